@@ -1,0 +1,1 @@
+//! calico-cni.

@@ -1,0 +1,2 @@
+//! The calico binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! A reference-counting interner.

@@ -1,0 +1,1 @@
+//! Longest-prefix-match maps keyed by CIDR.
