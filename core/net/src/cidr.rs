@@ -108,7 +108,7 @@ impl Cidr {
     }
 
     /// Prefix length in bits.
-    pub fn len(&self) -> u8 {
+    pub fn prefix_len(&self) -> u8 {
         self.len
     }
 
