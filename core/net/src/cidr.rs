@@ -65,7 +65,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Makes a CIDR; `None` if `len` exceeds the family's bits.
+    /// Makes a CIDR; `None` if `len` exceeds the family's bits. An IPv4-mapped address is not unmapped here.
     pub fn new(addr: IpAddr, len: u8) -> Option<Self> {
         (len <= IpVersion::of(addr).bits()).then_some(Self { addr, len })
     }
@@ -75,14 +75,15 @@ impl Cidr {
         Self { addr, len: IpVersion::of(addr).bits() }
     }
 
-    /// Parses `address/length`; a bare address is an error.
+    /// Parses `address/length` as Go's `net.ParseCIDR` does; a bare address is an error.
     pub fn parse_strict(text: &str) -> Result<Self, CidrError> {
         let fail = || CidrError { text: text.to_owned() };
         let (addr, len) = text.split_once('/').ok_or_else(fail)?;
-        if len.is_empty() || len.len() > 3 || !len.bytes().all(|b| b.is_ascii_digit()) {
+        if !len.bytes().all(|b| b.is_ascii_digit()) {
             return Err(fail());
         }
-        let len: u16 = len.parse().map_err(|_| fail())?;
+        // Leading zeros are fine, as in Go.
+        let len: u32 = len.parse().map_err(|_| fail())?;
         match parse_ip_keep(addr).ok_or_else(fail)? {
             IpAddr::V4(a) if len <= 32 => Ok(Self { addr: a.into(), len: len as u8 }),
             IpAddr::V6(a) if len <= 128 => match a.to_ipv4_mapped() {
@@ -184,6 +185,24 @@ impl Cidr {
         }
     }
 
+    /// The block's last address, the broadcast address of an IPv4 subnet.
+    pub fn last(&self) -> IpAddr {
+        match self.addr {
+            IpAddr::V4(a) => Ipv4Addr::from_bits(a.to_bits() | !mask4(self.len)).into(),
+            IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() | !mask6(self.len)).into(),
+        }
+    }
+
+    /// The two blocks of one more bit that make up this one, lower half first; `None` for a single address.
+    pub fn halves(&self) -> Option<[Self; 2]> {
+        if self.is_host() {
+            return None;
+        }
+        let len = self.len + 1;
+        let upper = Self { addr: self.last(), len };
+        Some([Self { addr: self.masked().addr, len }, upper.masked()])
+    }
+
     /// Number of addresses; `None` for `::/0`, whose count does not fit.
     pub fn size(&self) -> Option<u128> {
         1u128.checked_shl(u32::from(self.version().bits() - self.len))
@@ -258,3 +277,6 @@ impl<'de> Deserialize<'de> for Cidr {
         Self::parse(&text).map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use smol_str::SmolStr;
 
-/// An inclusive range of port numbers, `first <= last`.
+/// An inclusive range of port numbers, `first <= last`. Text form: `80` or `80:90`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PortRange {
     /// Lowest port.
@@ -20,11 +20,20 @@ impl PortRange {
     pub fn single(port: u16) -> Self {
         Self { first: port, last: port }
     }
+
+    /// True if `port` lies in the range.
+    pub fn contains(&self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
 }
 
 impl fmt::Display for PortRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{}:{}", self.first, self.last) }
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}:{}", self.first, self.last)
+        }
     }
 }
 
@@ -45,6 +54,12 @@ pub enum PortError {
     /// The number is outside 0 to 65535.
     #[error("invalid port: {0} (must be between 0 and 65535)")]
     OutOfRange(String),
+    /// The first number of a range is outside 0 to 65535.
+    #[error("invalid minimum port number in range ({0})")]
+    RangeMin(String),
+    /// The last number of a range is outside 0 to 65535.
+    #[error("invalid maximum port number in range ({0})")]
+    RangeMax(String),
     /// A range whose first port is above its last.
     #[error("minimum port number ({0}) is greater than maximum port number ({1}) in port range")]
     Reversed(u16, u16),
@@ -65,15 +80,15 @@ impl FromStr for Port {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-        let num = |s: &str| s.parse::<u16>().map_err(|_| PortError::OutOfRange(text.to_owned()));
+        let num = |s: &str, error: fn(String) -> PortError| s.parse().map_err(|_| error(text.to_owned()));
         if digits(text) {
-            return num(text).map(Self::number);
+            return num(text, PortError::OutOfRange).map(Self::number);
         }
         if let Some((first, last)) = text.split_once(':')
             && digits(first)
             && digits(last)
         {
-            let (first, last) = (num(first)?, num(last)?);
+            let (first, last) = (num(first, PortError::RangeMin)?, num(last, PortError::RangeMax)?);
             if first > last {
                 return Err(PortError::Reversed(first, last));
             }
@@ -117,11 +132,15 @@ impl<'de> Deserialize<'de> for Port {
             }
 
             fn visit_u64<E: de::Error>(self, v: u64) -> Result<Port, E> {
-                u16::try_from(v).map(Port::number).map_err(|_| E::custom(PortError::OutOfRange(v.to_string())))
+                u16::try_from(v)
+                    .map(Port::number)
+                    .map_err(|_| E::custom(PortError::OutOfRange(v.to_string())))
             }
 
             fn visit_i64<E: de::Error>(self, v: i64) -> Result<Port, E> {
-                u16::try_from(v).map(Port::number).map_err(|_| E::custom(PortError::OutOfRange(v.to_string())))
+                u16::try_from(v)
+                    .map(Port::number)
+                    .map_err(|_| E::custom(PortError::OutOfRange(v.to_string())))
             }
 
             fn visit_str<E: de::Error>(self, v: &str) -> Result<Port, E> {
@@ -129,5 +148,68 @@ impl<'de> Deserialize<'de> for Port {
             }
         }
         d.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::Error as ValueError;
+
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let range = |first, last| Ok(Port::Range(PortRange { first, last }));
+        let table: [(&str, Result<Port, PortError>); 16] = [
+            ("0", range(0, 0)),
+            ("80", range(80, 80)),
+            ("0080", range(80, 80)),
+            ("65535", range(65535, 65535)),
+            ("65536", Err(PortError::OutOfRange("65536".into()))),
+            ("1:65535", range(1, 65535)),
+            ("7:7", range(7, 7)),
+            ("5:1", Err(PortError::Reversed(5, 1))),
+            ("1:65536", Err(PortError::RangeMax("1:65536".into()))),
+            ("65536:1", Err(PortError::RangeMin("65536:1".into()))),
+            ("http", Ok(Port::Named("http".into()))),
+            ("-1", Ok(Port::Named("-1".into()))),
+            ("1-2", Ok(Port::Named("1-2".into()))),
+            ("", Err(PortError::Name("".into()))),
+            (" 80", Err(PortError::Name(" 80".into()))),
+            ("a:b", Err(PortError::Name("a:b".into()))),
+        ];
+        for (text, expect) in table {
+            assert_eq!(text.parse::<Port>(), expect, "{text:?}");
+        }
+        assert!("n".repeat(128).parse::<Port>().is_ok());
+        assert!("n".repeat(129).parse::<Port>().is_err());
+    }
+
+    #[test]
+    fn numbers() {
+        let read = |n: u64| Port::deserialize(IntoDeserializer::<ValueError>::into_deserializer(n));
+        assert_eq!(read(65535), Ok(Port::number(65535)));
+        assert!(read(65536).is_err());
+        let negative: Result<Port, ValueError> = Port::deserialize((-1i64).into_deserializer());
+        assert!(negative.is_err());
+        assert!(PortRange { first: 3, last: 5 }.contains(5) && !PortRange::single(3).contains(4));
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(first in any::<u16>(), last in any::<u16>(), name in "[a-z][a-z0-9-]{0,14}") {
+            let range = Port::Range(PortRange { first: first.min(last), last: first.max(last) });
+            prop_assert_eq!(range.to_string().parse::<Port>(), Ok(range));
+            prop_assert_eq!(name.parse::<Port>(), Ok(Port::Named(name.into())));
+        }
+
+        #[test]
+        fn any_text_is_judged_without_panic(text in any::<String>()) {
+            if let Ok(port) = text.parse::<Port>() {
+                prop_assert_eq!(port.to_string().parse::<Port>(), Ok(port));
+            }
+        }
     }
 }

@@ -105,3 +105,57 @@ impl<'de> Deserialize<'de> for Protocol {
         d.deserialize_any(Visitor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::Error as ValueError;
+
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let name = |n: &str| Protocol::Name(n.into());
+        let table = [
+            ("6", Protocol::Num(6), Some(6), true),
+            ("006", Protocol::Num(6), Some(6), true),
+            ("255", Protocol::Num(255), Some(255), false),
+            ("256", name("256"), None, false),
+            ("+6", name("+6"), None, false),
+            ("-1", name("-1"), None, false),
+            ("", name(""), None, false),
+            ("TCP", name("TCP"), Some(6), true),
+            ("tcp", name("tcp"), Some(6), true),
+            ("Tcp", name("Tcp"), Some(6), false),
+            ("ICMPv6", name("ICMPv6"), Some(58), false),
+            ("icmpv6", name("icmpv6"), Some(58), false),
+            ("UDPLite", name("UDPLite"), Some(136), false),
+            ("sctp", name("sctp"), Some(132), true),
+            ("tcpfoo", name("tcpfoo"), None, false),
+        ];
+        for (text, expect, number, ports) in table {
+            let got = Protocol::parse(text);
+            assert_eq!(got, expect, "{text:?}");
+            assert_eq!((got.to_number(), got.supports_ports()), (number, ports), "{text:?}");
+        }
+        assert_eq!(Protocol::parse("ICMPv6").to_lower(), name("icmpv6"));
+        assert_eq!(Protocol::Num(6).to_lower(), Protocol::Num(6));
+    }
+
+    #[test]
+    fn numbers() {
+        let read = |n: u64| Protocol::deserialize(IntoDeserializer::<ValueError>::into_deserializer(n));
+        assert_eq!(read(0), Ok(Protocol::Num(0)));
+        assert_eq!(read(255), Ok(Protocol::Num(255)));
+        assert!(read(256).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(text in any::<String>()) {
+            let protocol = Protocol::parse(&text);
+            prop_assert_eq!(Protocol::parse(&protocol.to_string()), protocol);
+        }
+    }
+}
