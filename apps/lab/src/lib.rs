@@ -1,1 +1,7 @@
-//! calico-lab.
+//! A cluster on one machine: nodes are network namespaces, everything else is real.
+
+mod expect;
+mod flood;
+mod matrix;
+mod probe;
+mod scenario;

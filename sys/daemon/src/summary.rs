@@ -44,7 +44,7 @@ impl Collector for Summary {
         family.set_name(self.desc.fq_name.clone());
         family.set_help(self.desc.help.clone());
         family.set_field_type(MetricType::SUMMARY);
-        family.set_metric(vec![metric].into());
+        family.set_metric(vec![metric]);
         vec![family]
     }
 }
