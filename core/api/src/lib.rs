@@ -20,9 +20,11 @@ pub mod resource;
 
 pub mod decode;
 pub mod gojson;
+pub mod k8s;
 pub mod kind;
 pub mod kinds;
 pub mod meta;
+pub mod numorstring;
 mod registry;
 pub mod time;
 
@@ -30,6 +32,7 @@ pub use decode::{DecodeError, UnknownField};
 pub use kind::{Kind, KindInfo, Scope};
 pub use kinds::*;
 pub use meta::{Condition, ListMeta, ObjectMeta, OwnerReference};
+pub use numorstring::{AsNumber, Dscp};
 pub use registry::AnyResource;
 pub use resource::{API_GROUP, API_VERSION, Resource};
 pub use time::{GoDuration, Timestamp};

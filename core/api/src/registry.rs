@@ -97,38 +97,38 @@ macro_rules! registry {
 
 registry! {
     typed {
+        BlockAffinity "blockaffinities" Cluster short ["affinity" "affinities"] alias [];
+        ClusterInformation "clusterinformations" Cluster short ["clusterinfo" "clusterinfos"] alias [];
+        FelixConfiguration "felixconfigurations" Cluster short ["felixconfig" "felixconfigs"] alias [];
         GlobalNetworkPolicy "globalnetworkpolicies" Cluster short ["gnp" "cgnp"] alias ["gnps"];
         GlobalNetworkSet "globalnetworksets" Cluster short ["gns"] alias ["gnetsets"];
+        HostEndpoint "hostendpoints" Cluster short ["hep" "heps"] alias [];
+        IPAMBlock "ipamblocks" Cluster short [] alias [];
+        IPAMConfiguration "ipamconfigurations" Cluster short ["ipamconfig" "ipamconfigs"] alias [];
+        IPAMHandle "ipamhandles" Cluster short [] alias [];
         IPPool "ippools" Cluster short [] alias ["ipp" "ipps" "pool" "pools"] status;
         IPReservation "ipreservations" Cluster short [] alias ["reservation" "reservations"];
         NetworkPolicy "networkpolicies" Namespaced short ["cnp" "caliconetworkpolicy"]
             alias ["np" "policy" "policies" "pol" "pols"];
         NetworkSet "networksets" Namespaced short [] alias ["netsets"];
+        Node "nodes" Cluster short [] alias ["no" "nos"];
         Profile "profiles" Cluster short [] alias ["pro" "pros"];
         Tier "tiers" Cluster short [] alias [] status;
+        WorkloadEndpoint "workloadendpoints" Namespaced short [] alias ["wep" "weps"];
     }
     untyped {
         BGPConfiguration "bgpconfigurations" Cluster short ["bgpconfig" "bgpconfigs"] alias [];
         BGPFilter "bgpfilters" Cluster short [] alias ["bgpf" "bgpfs" "bf" "bfs"];
         BGPPeer "bgppeers" Cluster short [] alias ["bgpp" "bgpps" "bp" "bps"];
-        BlockAffinity "blockaffinities" Cluster short ["affinity" "affinities"] alias [];
         CalicoNodeStatus "caliconodestatuses" Cluster short [] alias ["nodestatus" "nodestatuses"] status;
-        ClusterInformation "clusterinformations" Cluster short ["clusterinfo" "clusterinfos"] alias [];
-        FelixConfiguration "felixconfigurations" Cluster short ["felixconfig" "felixconfigs"] alias [];
-        HostEndpoint "hostendpoints" Cluster short ["hep" "heps"] alias [];
-        IPAMBlock "ipamblocks" Cluster short [] alias [];
-        IPAMConfiguration "ipamconfigurations" Cluster short ["ipamconfig" "ipamconfigs"] alias [];
-        IPAMHandle "ipamhandles" Cluster short [] alias [];
         KubeControllersConfiguration "kubecontrollersconfigurations" Cluster short ["kcc" "kccs"]
             alias ["kubecontrollersconfig" "kubecontrollersconfigs"] status;
         LiveMigration "livemigrations" Namespaced short [] alias [];
-        Node "nodes" Cluster short [] alias ["no" "nos"];
         StagedGlobalNetworkPolicy "stagedglobalnetworkpolicies" Cluster short ["sgnp"] alias ["sgnps"];
         StagedKubernetesNetworkPolicy "stagedkubernetesnetworkpolicies" Namespaced short ["sknp"]
             alias ["skpol" "skpols" "stagedkubernetespolicy" "stagedkubernetespolicies"];
         StagedNetworkPolicy "stagednetworkpolicies" Namespaced short ["scnp" "snp"]
             alias ["stagedpolicy" "stagedpolicies" "spol" "spols"];
-        WorkloadEndpoint "workloadendpoints" Namespaced short [] alias ["wep" "weps"];
         KubernetesNetworkPolicy "kubernetesnetworkpolicies" Namespaced short [] alias [] hidden;
         KubernetesClusterNetworkPolicy "kubernetesclusternetworkpolicies" Cluster short [] alias [] hidden;
         KubernetesEndpointSlice "kubernetesendpointslices" Namespaced short [] alias [] hidden;

@@ -1,0 +1,96 @@
+//! FelixConfiguration: settings of Felix.
+//!
+//! The fields are declared once, in [`params`]; that table also gives every setting its name in the environment
+//! and in the configuration file, its type and its default.
+
+mod params;
+mod value;
+
+use std::collections::BTreeMap;
+
+pub use params::FelixConfigurationSpec;
+pub use value::{FelixParam, ParamType, ParamValue};
+
+use crate::time::GoDuration;
+
+resource! {
+    /// Settings of Felix: `default` for all nodes, `node.<name>` for one node, any other name for the nodes that
+    /// its selector selects.
+    FelixConfiguration { spec: FelixConfigurationSpec }
+}
+
+go_struct! {
+    /// A port with its protocol, perhaps limited to some peers.
+    pub struct ProtoPort {
+        /// `tcp` (default) or `udp`, in any case.
+        pub protocol: String = "protocol", "crate::is_default";
+        /// Port number.
+        pub port: u16 = "port";
+        /// CIDR of the peers. Default: all.
+        pub net: String = "net", "crate::is_default";
+    }
+}
+
+go_struct! {
+    /// A timeout of one health reporter.
+    pub struct HealthTimeoutOverride {
+        /// Name of the reporter.
+        pub name: String = "name";
+        /// Time without report after which it counts as dead.
+        pub timeout: GoDuration = "timeout";
+    }
+}
+
+go_struct! {
+    /// A range of routing table numbers, ends included.
+    pub struct RouteTableRange {
+        /// First table.
+        pub min: i64 = "min";
+        /// Last table.
+        pub max: i64 = "max";
+    }
+}
+
+go_struct! {
+    /// Life of BPF conntrack entries; each is a duration or `Auto` (the kernel's setting).
+    pub struct BpfConntrackTimeouts {
+        /// Least life of any entry. Default: 10s.
+        pub creation_grace_period: String = "creationGracePeriod", "crate::is_default";
+        /// TCP connection that is being opened. Default: 20s.
+        pub tcp_syn_sent: String = "tcpSynSent", "crate::is_default";
+        /// Idle TCP connection. Default: 1h.
+        pub tcp_established: String = "tcpEstablished", "crate::is_default";
+        /// TCP connection after both ends closed it. Default: Auto.
+        pub tcp_fins_seen: String = "tcpFinsSeen", "crate::is_default";
+        /// TCP connection after a reset. Default: 40s.
+        pub tcp_reset_seen: String = "tcpResetSeen", "crate::is_default";
+        /// Idle UDP flow. Default: 60s.
+        pub udp_timeout: String = "udpTimeout", "crate::is_default";
+        /// Idle flow of another protocol. Default: 10m.
+        pub generic_timeout: String = "genericTimeout", "crate::is_default";
+        /// Idle ICMP flow. Default: 5s.
+        pub icmp_timeout: String = "icmpTimeout", "crate::is_default";
+    }
+}
+
+// === impl BpfConntrackTimeouts ===
+
+impl BpfConntrackTimeouts {
+    /// The timeouts that are set, under the names that Felix's settings use.
+    pub fn entries(&self) -> BTreeMap<&'static str, &str> {
+        [
+            ("CreationGracePeriod", &self.creation_grace_period),
+            ("TCPSynSent", &self.tcp_syn_sent),
+            ("TCPEstablished", &self.tcp_established),
+            ("TCPFinsSeen", &self.tcp_fins_seen),
+            ("TCPResetSeen", &self.tcp_reset_seen),
+            ("UDPTimeout", &self.udp_timeout),
+            ("GenericTimeout", &self.generic_timeout),
+            ("ICMPTimeout", &self.icmp_timeout),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (name, value.as_str()))
+        .collect()
+    }
+}
