@@ -22,10 +22,10 @@ impl fmt::Display for ResourceKey {
     /// `Kind(name)` or `Kind(namespace/name)`: how errors name an object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind.name();
-        if self.namespace.is_empty() {
-            write!(f, "{kind}({})", self.name)
-        } else {
+        if self.kind.namespaced() {
             write!(f, "{kind}({}/{})", self.namespace, self.name)
+        } else {
+            write!(f, "{kind}({})", self.name)
         }
     }
 }
