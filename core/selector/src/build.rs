@@ -44,22 +44,24 @@ pub(crate) fn build(source: &str, parsed: &[Op]) -> (Box<str>, Box<[Op]>) {
         after_not = op.kind == Kind::Not;
         at += 1;
         match op.kind {
-            Kind::All => leaf(&mut text, &mut ops, op, "all()"),
-            Kind::Global => leaf(&mut text, &mut ops, op, "global()"),
-            Kind::Not => leaf(&mut text, &mut ops, op, "!"),
+            Kind::All => bare(&mut text, &mut ops, op, "all()"),
+            Kind::Global => bare(&mut text, &mut ops, op, "global()"),
+            Kind::Not => bare(&mut text, &mut ops, op, "!"),
             Kind::Has => {
                 text.push_str("has(");
                 let op = with_label(&mut text, source, op);
-                leaf(&mut text, &mut ops, op, ")");
+                ops.push(op);
+                text.push(')');
             }
             Kind::And | Kind::Or => {
                 let separator = if op.kind == Kind::And { " && " } else { " || " };
                 open.push(Open { op: ops.len(), end: op.a as usize, separator, started: false });
-                leaf(&mut text, &mut ops, op, "(");
+                bare(&mut text, &mut ops, op, "(");
             }
             Kind::In | Kind::NotIn => {
                 let set = with_label(&mut text, source, op);
-                leaf(&mut text, &mut ops, set, if op.kind == Kind::In { " in {" } else { " not in {" });
+                ops.push(set);
+                text.push_str(if op.kind == Kind::In { " in {" } else { " not in {" });
                 for (i, &item) in parsed[at..at + op.a as usize].iter().enumerate() {
                     if i > 0 {
                         text.push_str(", ");
@@ -90,9 +92,10 @@ pub(crate) fn build(source: &str, parsed: &[Op]) -> (Box<str>, Box<[Op]>) {
     (text.into_boxed_str(), ops.into_boxed_slice())
 }
 
-fn leaf(text: &mut String, ops: &mut Vec<Op>, op: Op, written: &str) {
+/// An element without label; it starts here.
+fn bare(text: &mut String, ops: &mut Vec<Op>, op: Op, written: &str) {
+    ops.push(Op { at: text.len() as u32, ..op });
     text.push_str(written);
-    ops.push(op);
 }
 
 fn finish(open: &Open, ops: &mut [Op], text: &mut String) {
@@ -101,9 +104,9 @@ fn finish(open: &Open, ops: &mut [Op], text: &mut String) {
 }
 
 fn with_label(text: &mut String, source: &str, op: Op) -> Op {
-    let label = text.len() as u32;
+    let at = text.len() as u32;
     text.push_str(op.label(source));
-    Op { label, ..op }
+    Op { at, ..op }
 }
 
 fn with_value(text: &mut String, source: &str, op: Op) -> Op {
@@ -117,6 +120,6 @@ fn with_value(text: &mut String, source: &str, op: Op) -> Op {
 }
 
 /// The quote that canonical text puts around a value.
-pub(crate) fn quote_for(value: &str) -> char {
+fn quote_for(value: &str) -> char {
     if value.as_bytes().contains(&b'"') { '\'' } else { '"' }
 }

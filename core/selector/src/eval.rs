@@ -73,18 +73,22 @@ pub(crate) fn eval<L: Labels + ?Sized>(text: &str, mut ops: &[Op], labels: &L) -
         Kind::In => label().is_some_and(|l| has_value(text, &rest[..op.a as usize], l)),
         Kind::NotIn => !label().is_some_and(|l| has_value(text, &rest[..op.a as usize], l)),
         Kind::Not => false,
-        Kind::And => operands(rest, op.b).all(|operand| eval(text, operand, labels)),
-        Kind::Or => operands(rest, op.b).any(|operand| eval(text, operand, labels)),
+        Kind::And => !any_is(false, text, rest, op.b, labels),
+        Kind::Or => any_is(true, text, rest, op.b, labels),
     };
     holds != negated
 }
 
-fn operands(mut ops: &[Op], count: u32) -> impl Iterator<Item = &[Op]> {
-    (0..count).map(move |_| {
-        let (first, rest) = ops.split_at(extent(ops));
+/// True if one of the operands evaluates to `wanted`; stops at the first.
+fn any_is<L: Labels + ?Sized>(wanted: bool, text: &str, mut ops: &[Op], count: u32, labels: &L) -> bool {
+    for _ in 0..count {
+        let (operand, rest) = ops.split_at(extent(ops));
+        if eval(text, operand, labels) == wanted {
+            return true;
+        }
         ops = rest;
-        first
-    })
+    }
+    false
 }
 
 fn has_value(text: &str, items: &[Op], value: &str) -> bool {

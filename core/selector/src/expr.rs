@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::build::quote_for;
 use crate::eval::{self, Labels};
 use crate::ops::{Kind, Op, extent};
 
@@ -121,68 +120,72 @@ impl<'a> Expr<'a> {
         eval::eval(self.text, self.ops, labels)
     }
 
-    /// Calls `visit` with this expression and each one inside it, outer before inner, left before right.
-    pub fn walk(self, visit: &mut impl FnMut(Expr<'a>)) {
-        visit(self);
-        match self.node() {
-            Node::Not(inner) => inner.walk(visit),
-            Node::And(operands) | Node::Or(operands) => operands.for_each(|inner| inner.walk(visit)),
-            _ => {}
-        }
+    /// This expression and each one inside it, outer before inner, left before right.
+    pub fn parts(self) -> impl Iterator<Item = Expr<'a>> {
+        let starts = (0..self.ops.len()).filter(move |&at| self.ops[at].kind != Kind::Item);
+        starts.map(move |at| {
+            let ops = &self.ops[at..];
+            Self { text: self.text, ops: &ops[..extent(ops)] }
+        })
+    }
+
+    /// Canonical text of this expression.
+    pub fn canonical(self) -> &'a str {
+        &self.text[self.start()..self.end()]
     }
 
     /// Canonical text with `prefix` put before each label name.
     pub(crate) fn prefixed(self, prefix: &str) -> String {
         let mut out = String::with_capacity(self.text.len() + prefix.len() * self.ops.len());
-        // Writing to a string cannot fail.
-        let _ = self.write(prefix, &mut out);
+        let mut written = self.start();
+        for op in self.ops.iter().filter(|op| op.label_len > 0) {
+            let label = op.at as usize;
+            out.push_str(&self.text[written..label]);
+            out.push_str(prefix);
+            written = label;
+        }
+        out.push_str(&self.text[written..self.end()]);
         out
     }
 
-    fn write(self, prefix: &str, out: &mut dyn fmt::Write) -> fmt::Result {
-        let quoted = |out: &mut dyn fmt::Write, value: &str| {
-            let quote = quote_for(value);
-            write!(out, "{quote}{value}{quote}")
-        };
-        let set = |out: &mut dyn fmt::Write, label: &str, operator: &str, values: Values<'_>| {
-            write!(out, "{prefix}{label} {operator} {{")?;
-            for (i, value) in values.enumerate() {
-                out.write_str(if i > 0 { ", " } else { "" })?;
-                quoted(out, value)?;
+    fn start(self) -> usize {
+        let op = self.ops[0];
+        op.at as usize - if op.kind == Kind::Has { "has(".len() } else { 0 }
+    }
+
+    /// Where the text ends: after the last part of the last part, plus a parenthesis for each level.
+    fn end(self) -> usize {
+        let (mut last, mut parentheses) = (self, 0);
+        loop {
+            match last.node() {
+                Node::Not(inner) => last = inner,
+                Node::And(operands) | Node::Or(operands) => {
+                    parentheses += ")".len();
+                    last = operands.last().unwrap_or(last);
+                }
+                _ => break,
             }
-            out.write_char('}')
-        };
-        let list = |out: &mut dyn fmt::Write, separator: &str, operands: Operands<'_>| {
-            out.write_char('(')?;
-            for (i, operand) in operands.enumerate() {
-                out.write_str(if i > 0 { separator } else { "" })?;
-                operand.write(prefix, out)?;
-            }
-            out.write_char(')')
-        };
-        match self.node() {
-            Node::All => out.write_str("all()"),
-            Node::Global => out.write_str("global()"),
-            Node::Has { label } => write!(out, "has({prefix}{label})"),
-            Node::Compare { label, comparison, value } => {
-                write!(out, "{prefix}{label} {} ", comparison.as_str())?;
-                quoted(out, value)
-            }
-            Node::In { label, values } => set(out, label, "in", values),
-            Node::NotIn { label, values } => set(out, label, "not in", values),
-            Node::Not(inner) => {
-                out.write_char('!')?;
-                inner.write(prefix, out)
-            }
-            Node::And(operands) => list(out, " && ", operands),
-            Node::Or(operands) => list(out, " || ", operands),
         }
+        let op = last.ops[0];
+        let (start, label_end) = (op.at as usize, (op.at + u32::from(op.label_len)) as usize);
+        let end = match op.kind {
+            Kind::All => start + "all()".len(),
+            Kind::Global => start + "global()".len(),
+            Kind::Has => label_end + ")".len(),
+            Kind::In | Kind::NotIn => match &last.ops[1..] {
+                [.., item] => (item.a + item.b) as usize + "'}".len(),
+                [] if op.kind == Kind::In => label_end + " in {}".len(),
+                [] => label_end + " not in {}".len(),
+            },
+            _ => (op.a + op.b) as usize + "'".len(),
+        };
+        end + parentheses
     }
 }
 
 impl fmt::Display for Expr<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write("", f)
+        f.write_str(self.canonical())
     }
 }
 

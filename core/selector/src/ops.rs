@@ -43,8 +43,8 @@ pub(crate) struct Op {
     pub(crate) kind: Kind,
     /// Length of the label in bytes.
     pub(crate) label_len: u16,
-    /// Start of the label.
-    pub(crate) label: u32,
+    /// Start of the label; of the expression's text where there is no label.
+    pub(crate) at: u32,
     pub(crate) a: u32,
     pub(crate) b: u32,
 }
@@ -52,12 +52,12 @@ pub(crate) struct Op {
 impl Op {
     /// An element without label and operands.
     pub(crate) fn bare(kind: Kind) -> Self {
-        Self { kind, label_len: 0, label: 0, a: 0, b: 0 }
+        Self { kind, label_len: 0, at: 0, a: 0, b: 0 }
     }
 
     /// The label, out of the text of this list.
     pub(crate) fn label(self, text: &str) -> &str {
-        slice(text, self.label, u32::from(self.label_len))
+        slice(text, self.at, u32::from(self.label_len))
     }
 
     /// The value of a comparison or an item, out of the text of this list.
@@ -68,16 +68,16 @@ impl Op {
 
 /// Places taken by the expression that starts the list.
 pub(crate) fn extent(ops: &[Op]) -> usize {
-    let nots = ops.iter().take_while(|op| op.kind == Kind::Not).count();
-    let rest = match ops.get(nots) {
-        Some(op) => match op.kind {
-            Kind::In | Kind::NotIn => 1 + op.a as usize,
-            Kind::And | Kind::Or => op.a as usize,
-            _ => 1,
-        },
-        None => 0,
-    };
-    nots + rest
+    let mut places = 0;
+    while let Some(op) = ops.get(places) {
+        match op.kind {
+            Kind::Not => places += 1,
+            Kind::In | Kind::NotIn => return places + 1 + op.a as usize,
+            Kind::And | Kind::Or => return places + op.a as usize,
+            _ => return places + 1,
+        }
+    }
+    places
 }
 
 fn slice(text: &str, start: u32, len: u32) -> &str {

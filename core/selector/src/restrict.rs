@@ -3,11 +3,9 @@
 //! Contract: if a selector matches, each of its restrictions holds (necessary, not sufficient). An index
 //! that skips a selector whose restrictions fail never misses a match.
 
-use std::collections::BTreeMap;
-
 use smol_str::SmolStr;
 
-use crate::expr::{Comparison, Expr, Node, Values};
+use crate::expr::{Comparison, Expr, Node, Operands, Values};
 
 /// What one label must look like.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,20 +53,19 @@ impl LabelRestriction {
         }
     }
 
-    /// One of them must hold; `None` if that demands nothing.
-    fn or(mut self, other: &Self) -> Option<Self> {
+    /// One of them must hold; false if that demands nothing.
+    fn or(&mut self, other: &Self) -> bool {
         self.must_be_present &= other.must_be_present;
         self.must_be_absent &= other.must_be_absent;
-        self.must_have_one_of = match (self.must_have_one_of, &other.must_have_one_of) {
-            (Some(mut mine), Some(theirs)) => {
+        match (&mut self.must_have_one_of, &other.must_have_one_of) {
+            (Some(mine), Some(theirs)) => {
                 mine.extend(theirs.iter().cloned());
                 mine.sort_unstable();
                 mine.dedup();
-                Some(mine)
             }
-            _ => None,
-        };
-        (self.must_be_present || self.must_be_absent).then_some(self)
+            (mine, _) => *mine = None,
+        }
+        self.must_be_present || self.must_be_absent
     }
 }
 
@@ -110,48 +107,72 @@ impl LabelRestrictions {
     }
 }
 
-type ByLabel<'a> = BTreeMap<&'a str, LabelRestriction>;
+/// Sorted by label, each label once.
+type ByLabel<'a> = Vec<(&'a str, LabelRestriction)>;
+
+// `collect`, `all_of` and `any_of` call one another as deep as the selector is nested; what needs room on the
+// stack is in functions of its own.
 
 fn collect(expr: Expr<'_>) -> ByLabel<'_> {
-    let one = |label, restriction| ByLabel::from([(label, restriction)]);
     match expr.node() {
-        Node::Has { label } => one(label, LabelRestriction::present(None)),
-        Node::Compare { label, comparison, value } => match comparison {
-            Comparison::Eq => one(label, LabelRestriction::present(Some(vec![value.into()]))),
-            Comparison::Ne => ByLabel::new(),
-            Comparison::Contains | Comparison::StartsWith | Comparison::EndsWith => {
-                one(label, LabelRestriction::present(None))
-            }
-        },
-        Node::In { label, values } => one(label, LabelRestriction::present(limit(values))),
+        Node::And(operands) => all_of(operands),
+        Node::Or(operands) => any_of(operands),
+        leaf => of_leaf(leaf),
+    }
+}
+
+fn all_of(operands: Operands<'_>) -> ByLabel<'_> {
+    let mut all = ByLabel::new();
+    for operand in operands {
+        all.append(&mut collect(operand));
+    }
+    all.sort_by_key(|(label, _)| *label);
+    all.dedup_by(|(label, restriction), (kept, into)| {
+        let same = label == kept;
+        if same {
+            into.and(std::mem::take(restriction));
+        }
+        same
+    });
+    all
+}
+
+fn any_of(mut operands: Operands<'_>) -> ByLabel<'_> {
+    let mut common = operands.next().map(collect).unwrap_or_default();
+    for operand in operands {
+        if common.is_empty() {
+            break;
+        }
+        keep_common(&mut common, &collect(operand));
+    }
+    common
+}
+
+fn keep_common(mine: &mut ByLabel<'_>, other: &ByLabel<'_>) {
+    mine.retain_mut(|(label, restriction)| {
+        let theirs = other.binary_search_by_key(label, |(l, _)| *l).ok().and_then(|at| other.get(at));
+        theirs.is_some_and(|(_, theirs)| restriction.or(theirs))
+    });
+}
+
+/// Restrictions of anything but `&&` and `||`.
+fn of_leaf(node: Node<'_>) -> ByLabel<'_> {
+    match node {
+        Node::Has { label } => vec![(label, LabelRestriction::present(None))],
+        Node::Compare { label, comparison: Comparison::Eq, value } => {
+            vec![(label, LabelRestriction::present(Some(vec![value.into()])))]
+        }
+        Node::Compare { label, comparison, .. } if comparison != Comparison::Ne => {
+            vec![(label, LabelRestriction::present(None))]
+        }
+        Node::In { label, values } => vec![(label, LabelRestriction::present(limit(values)))],
         Node::Not(inner) => match inner.node() {
             Node::Has { label } => {
-                one(label, LabelRestriction { must_be_absent: true, ..LabelRestriction::default() })
+                vec![(label, LabelRestriction { must_be_absent: true, ..LabelRestriction::default() })]
             }
             _ => ByLabel::new(),
         },
-        Node::And(operands) => {
-            let mut all = ByLabel::new();
-            for (label, restriction) in operands.flat_map(collect) {
-                all.entry(label).or_default().and(restriction);
-            }
-            all
-        }
-        Node::Or(mut operands) => {
-            let mut common = operands.next().map(collect).unwrap_or_default();
-            for operand in operands {
-                if common.is_empty() {
-                    break;
-                }
-                let other = collect(operand);
-                common = common
-                    .into_iter()
-                    .filter_map(|(label, mine)| Some((label, mine.or(other.get(label)?)?)))
-                    .collect();
-            }
-            common
-        }
-        Node::All | Node::Global | Node::NotIn { .. } => ByLabel::new(),
+        _ => ByLabel::new(),
     }
 }
 

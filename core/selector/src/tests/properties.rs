@@ -76,6 +76,16 @@ impl Tree {
         }
     }
 
+    /// Canonical text of the tree and of each part, outer before inner.
+    fn parts(&self, out: &mut Vec<String>) {
+        out.push(self.canonical());
+        match self {
+            Tree::Not(inner) => inner.parts(out),
+            Tree::And(parts) | Tree::Or(parts) => parts.iter().for_each(|p| p.parts(out)),
+            _ => {}
+        }
+    }
+
     /// One of the many ways to write the tree.
     fn write(&self, style: &mut Style<'_>, out: &mut String) {
         match self {
@@ -108,7 +118,7 @@ impl Tree {
                 *out += "!";
                 *out += style.blank();
                 let group =
-                    !matches!(**inner, Tree::Not(_) | Tree::And(_) | Tree::Or(_)) && style.next() % 4 > 0;
+                    !matches!(**inner, Tree::Not(_) | Tree::And(_) | Tree::Or(_)) && style.next() > 60;
                 if group { inner.write(style, out) } else { inner.grouped(style, out) }
             }
             Tree::And(parts) => {
@@ -133,10 +143,10 @@ impl Tree {
             *out += style.blank();
             let run = style.next();
             if matches!(part, Tree::And(_)) {
-                part.grouped_if(run % 2 == 0 || group(part), style, out);
+                part.grouped_if(run.is_multiple_of(2) || group(part), style, out);
                 continue;
             }
-            if run % 8 == 0 {
+            if run.is_multiple_of(8) {
                 *out += style.pick(&["!!", "! !", "!!!\t!"]);
             }
             part.grouped_if(group(part) || run % 8 == 1, style, out);
@@ -176,7 +186,7 @@ impl Style<'_> {
     }
 
     fn quote(&mut self, value: &str, out: &mut String) {
-        let single = value.contains('"') || (!value.contains('\'') && self.next() % 2 == 0);
+        let single = value.contains('"') || (!value.contains('\'') && self.next().is_multiple_of(2));
         *out += &if single { format!("'{value}'") } else { format!("\"{value}\"") };
     }
 }
@@ -264,6 +274,10 @@ proptest! {
         prop_assert_eq!(selector.canonical(), tree.canonical(), "{}", text);
         prop_assert_eq!(selector.expr().to_string(), tree.canonical());
         prop_assert_eq!(normalise(&text), tree.canonical());
+        let parts: Vec<_> = selector.expr().parts().map(|part| part.to_string()).collect();
+        let mut expect = vec![];
+        tree.parts(&mut expect);
+        prop_assert_eq!(parts, expect);
 
         let again = Selector::parse(selector.canonical()).unwrap();
         prop_assert_eq!(again.canonical(), tree.reread().canonical());
