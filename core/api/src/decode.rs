@@ -1,8 +1,9 @@
 //! Decoding of objects with exact places of errors.
 //!
 //! Stores are read leniently: unknown fields are skipped. Input of people is read strictly: every unknown field
-//! is listed with its path and the nearest known name. Field names match as in Go: exactly, else in any case
-//! (only when decoding from a [`Value`]).
+//! is listed with its path and the nearest known name, and a number or truth value where a text is wanted counts as
+//! the text it was written as (`labels: {stage: 1}`). Field names match as in Go: exactly, else in any case (only
+//! when decoding from a [`Value`]).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -114,7 +115,7 @@ pub fn from_value(kind: Kind, value: &Value) -> Result<AnyResource, DecodeError>
 
 /// Decodes an object of `kind` that a person wrote; unknown fields are errors.
 pub fn from_value_strict(kind: Kind, value: &Value) -> Result<AnyResource, DecodeError> {
-    let tracker = Tracker::default();
+    let tracker = Tracker { forgiving: true, ..Tracker::default() };
     let object =
         tracker.finish(AnyResource::decode(kind, Node { value, path: Path::Root, tracker: &tracker })?)?;
     let unknown = tracker.unknown.into_inner();
@@ -123,7 +124,7 @@ pub fn from_value_strict(kind: Kind, value: &Value) -> Result<AnyResource, Decod
 
 /// Decodes any type strictly: as [`from_value_strict`] for types that are not resources.
 pub fn strict<T: de::DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
-    let tracker = Tracker::default();
+    let tracker = Tracker { forgiving: true, ..Tracker::default() };
     let object = tracker.finish(T::deserialize(Node { value, path: Path::Root, tracker: &tracker }))?;
     let unknown = tracker.unknown.into_inner();
     if unknown.is_empty() { Ok(object) } else { Err(DecodeError::UnknownFields(unknown)) }
@@ -134,15 +135,32 @@ pub fn strict<T: de::DeserializeOwned>(value: &Value) -> Result<T, DecodeError> 
 struct Tracker {
     unknown: RefCell<Vec<UnknownField>>,
     fault: RefCell<Option<String>>,
+    /// Take numbers and truth values for texts.
+    forgiving: bool,
 }
 
 impl Tracker {
     fn finish<T>(&self, result: Result<T, serde_json::Error>) -> Result<T, DecodeError> {
         result.map_err(|error| DecodeError::WrongType {
             path: self.fault.borrow().clone().unwrap_or_else(|| ".".to_owned()),
-            reason: error.to_string(),
+            reason: plain_words(error.to_string()),
         })
     }
+}
+
+/// Names of types as a user of the API knows them.
+fn plain_words(reason: String) -> String {
+    let Some((found, wanted)) = reason.rsplit_once("expected ") else { return reason };
+    let wanted = match wanted {
+        "f64" => "a number",
+        "i64" | "u64" | "u16" | "u32" => "a whole number",
+        "a sequence" => "a list",
+        "a boolean" => "true or false",
+        other => other,
+    };
+    let found =
+        found.replace("sequence", "list").replace("boolean", "truth value").replace("map,", "object,");
+    format!("{found}expected {wanted}")
 }
 
 /// A place in the object, linked to its parents.
@@ -183,6 +201,15 @@ impl<'v> Node<'v, '_> {
             }
         }
         result
+    }
+
+    /// The text that a person meant who wrote a number or truth value.
+    fn meant_text(&self) -> Option<String> {
+        match self.value {
+            Value::Bool(value) if self.tracker.forgiving => Some(value.to_string()),
+            Value::Number(value) if self.tracker.forgiving => Some(value.to_string()),
+            _ => None,
+        }
     }
 
     fn visit_object<V: Visitor<'v>>(
@@ -229,12 +256,30 @@ impl<'v, 'p> Deserializer<'v> for Node<'v, 'p> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
-        match self.value {
-            Value::Object(object) => self.visit_object(object, Some(fields), visitor),
+        let unexpected = match self.value {
+            Value::Object(object) => return self.visit_object(object, Some(fields), visitor),
+            Value::Null => {
+                let nothing = std::iter::empty::<(&str, &str)>();
+                return visitor.visit_map(de::value::MapDeserializer::<_, Self::Error>::new(nothing));
+            }
             // A derived visitor would take a list as the fields in order; Go does not.
-            Value::Array(_) => self.note(Err(de::Error::invalid_type(de::Unexpected::Seq, &"an object"))),
-            _ => self.deserialize_any(visitor),
+            Value::Array(_) => de::Unexpected::Seq,
+            Value::Bool(value) => de::Unexpected::Bool(*value),
+            Value::String(value) => de::Unexpected::Str(value),
+            Value::Number(_) => de::Unexpected::Other("number"),
+        };
+        self.note(Err(de::Error::invalid_type(unexpected, &"an object")))
+    }
+
+    fn deserialize_str<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match self.meant_text() {
+            Some(text) => self.note(visitor.visit_string(text)),
+            None => self.deserialize_any(visitor),
         }
+    }
+
+    fn deserialize_string<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        self.deserialize_str(visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Self::Error> {
@@ -243,7 +288,7 @@ impl<'v, 'p> Deserializer<'v> for Node<'v, 'p> {
 
     forward_to_deserialize_any! {
         <W: Visitor<'v>>
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct
         seq tuple tuple_struct map enum identifier
     }
 }

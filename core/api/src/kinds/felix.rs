@@ -55,21 +55,21 @@ go_struct! {
     /// Life of BPF conntrack entries; each is a duration or `Auto` (the kernel's setting).
     pub struct BpfConntrackTimeouts {
         /// Least life of any entry. Default: 10s.
-        pub creation_grace_period: String = "creationGracePeriod", "crate::is_default";
+        pub creation_grace_period: Option<String> = "creationGracePeriod", "Option::is_none";
         /// TCP connection that is being opened. Default: 20s.
-        pub tcp_syn_sent: String = "tcpSynSent", "crate::is_default";
+        pub tcp_syn_sent: Option<String> = "tcpSynSent", "Option::is_none";
         /// Idle TCP connection. Default: 1h.
-        pub tcp_established: String = "tcpEstablished", "crate::is_default";
+        pub tcp_established: Option<String> = "tcpEstablished", "Option::is_none";
         /// TCP connection after both ends closed it. Default: Auto.
-        pub tcp_fins_seen: String = "tcpFinsSeen", "crate::is_default";
+        pub tcp_fins_seen: Option<String> = "tcpFinsSeen", "Option::is_none";
         /// TCP connection after a reset. Default: 40s.
-        pub tcp_reset_seen: String = "tcpResetSeen", "crate::is_default";
+        pub tcp_reset_seen: Option<String> = "tcpResetSeen", "Option::is_none";
         /// Idle UDP flow. Default: 60s.
-        pub udp_timeout: String = "udpTimeout", "crate::is_default";
+        pub udp_timeout: Option<String> = "udpTimeout", "Option::is_none";
         /// Idle flow of another protocol. Default: 10m.
-        pub generic_timeout: String = "genericTimeout", "crate::is_default";
+        pub generic_timeout: Option<String> = "genericTimeout", "Option::is_none";
         /// Idle ICMP flow. Default: 5s.
-        pub icmp_timeout: String = "icmpTimeout", "crate::is_default";
+        pub icmp_timeout: Option<String> = "icmpTimeout", "Option::is_none";
     }
 }
 
@@ -89,8 +89,7 @@ impl BpfConntrackTimeouts {
             ("ICMPTimeout", &self.icmp_timeout),
         ]
         .into_iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| (name, value.as_str()))
+        .filter_map(|(name, value)| Some((name, value.as_deref()?)))
         .collect()
     }
 }
