@@ -49,7 +49,7 @@ pub fn pod_ports(spec: &PodSpec) -> Vec<WorkloadEndpointPort> {
         .chain(&spec.init_containers)
         .flat_map(|container| &container.ports)
         .filter_map(|port| {
-            let protocol = match port.protocol.to_ascii_uppercase().as_str() {
+            let protocol = match port.protocol.as_str() {
                 "" | "TCP" => "TCP",
                 "UDP" => "UDP",
                 "SCTP" => "SCTP",

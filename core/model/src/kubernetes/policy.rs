@@ -14,7 +14,7 @@ use calico_net::{Cidr, Port, PortRange, Protocol};
 
 use crate::key::Key;
 use crate::kv::{KvPair, Revision};
-use crate::names::{DEFAULT_TIER, LABEL_ORCHESTRATOR, ORCHESTRATOR_KUBERNETES, UidError, convert_uid};
+use crate::names::{DEFAULT_TIER, LABEL_ORCHESTRATOR, ORCHESTRATOR_KUBERNETES, UidError};
 use crate::value::Value;
 
 /// Annotation of stored policies that were written as Kubernetes policies; the value is the API version.
@@ -55,7 +55,7 @@ pub struct StoredPolicyError {
 /// Errors: the UID is none.
 pub fn network_policy(source: &k8s::NetworkPolicy) -> Result<(KvPair, Vec<PolicyFault>), UidError> {
     let meta = &source.metadata;
-    let uid = convert_uid(&meta.uid)?;
+    let uid = super::profile::uid(meta)?;
     let (spec, faults) = convert(&source.spec);
     let metadata = ObjectMeta {
         name: meta.name.clone(),
@@ -69,7 +69,7 @@ pub fn network_policy(source: &k8s::NetworkPolicy) -> Result<(KvPair, Vec<Policy
         key: Key::resource(Kind::KubernetesNetworkPolicy, meta.namespace.as_str(), meta.name.as_str()),
         value: Some(Value::resource(NetworkPolicy { metadata, spec })),
         revision: Revision::from(meta.resource_version.as_str()),
-        uid: Some(uid.into()),
+        uid: (!uid.is_empty()).then(|| uid.into()),
         ttl: None,
     };
     Ok((entry, faults))

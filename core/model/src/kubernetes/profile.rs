@@ -72,7 +72,7 @@ fn inherited(prefix: &str, labels: &BTreeMap<String, String>, name: &str) -> BTr
 }
 
 fn entry(mut profile: Profile, source: &ObjectMeta, revision: SmolStr) -> Result<KvPair, UidError> {
-    let uid = convert_uid(&source.uid)?;
+    let uid = uid(source)?;
     profile.metadata.uid.clone_from(&uid);
     profile.metadata.creation_timestamp = source.creation_timestamp;
     let key = Key::resource(Kind::Profile, "", profile.metadata.name.as_str());
@@ -80,7 +80,12 @@ fn entry(mut profile: Profile, source: &ObjectMeta, revision: SmolStr) -> Result
         key,
         value: Some(Value::resource(profile)),
         revision: Revision(revision),
-        uid: Some(uid.into()),
+        uid: (!uid.is_empty()).then(|| uid.into()),
         ttl: None,
     })
+}
+
+/// The v3 object's UID; empty if the Kubernetes object has none.
+pub(super) fn uid(source: &ObjectMeta) -> Result<String, UidError> {
+    if source.uid.is_empty() { Ok(String::new()) } else { convert_uid(&source.uid) }
 }
