@@ -320,6 +320,12 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Gives the cluster another name.
+    pub fn rename(&mut self, name: String) -> Result<(), ScenarioError> {
+        self.name = name;
+        self.check()
+    }
+
     fn fail(&self, field: impl Into<String>, reason: impl Into<String>) -> ScenarioError {
         ScenarioError::Value { scenario: self.name.clone(), field: field.into(), reason: reason.into() }
     }

@@ -1,7 +1,7 @@
 //! Errors of the typed client.
 
 use calico_datastore::StoreError;
-use calico_schema::ValidationErrors;
+use calico_schema::{FieldError, ValidationErrors};
 
 /// Why the client did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -23,7 +23,11 @@ pub enum ClientError {
 impl ClientError {
     /// A single broken rule.
     pub fn field(name: &str, value: Option<&str>, reason: &str) -> Self {
-        Self::Validation(ValidationErrors::one(name, value, reason))
+        let error = match value {
+            Some(value) => FieldError::new(name, value, reason),
+            None => FieldError::without_value(name, reason),
+        };
+        Self::Validation(error.into())
     }
 
     /// True if the object is not there.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use calico_api::{AnyResource, Kind};
 use calico_datastore::{StoreError, WatchEvent};
 use calico_model::{Key, KvPair, ListOptions, Revision, Value};
-use calico_schema::{Op, defaults, validate};
+use calico_schema::Op;
+use calico_schema::validate::prepare;
 
 use crate::{Client, ClientError, rules};
 
@@ -126,8 +127,7 @@ impl<'a> Objects<'a> {
             meta.uid = uuid::Uuid::new_v4().to_string();
         }
         rules::before_create(self.client, &mut object).await?;
-        defaults::apply(&mut object, Op::Create);
-        validate::validate(&object, Op::Create)?;
+        prepare(&mut object, Op::Create)?;
         rules::check_create(self.client, &object).await?;
         let stored = self.client.backend().create(to_kv(object)?).await?;
         shown(stored)
@@ -138,8 +138,7 @@ impl<'a> Objects<'a> {
         self.own_kind(&object)?;
         self.need_identity(&object)?;
         rules::before_update(self.client, &mut object).await?;
-        defaults::apply(&mut object, Op::Update);
-        validate::validate(&object, Op::Update)?;
+        prepare(&mut object, Op::Update)?;
         let stored = self.client.backend().update(to_kv(object)?).await?;
         shown(stored)
     }
@@ -280,7 +279,7 @@ pub(crate) fn to_kv(mut object: AnyResource) -> Result<KvPair, ClientError> {
     Ok(KvPair::new(key, Value::Resource(Arc::new(object))).at(revision))
 }
 
-/// The object of an entry as users see it: with its resource version and what reads fill in.
+/// The object of an entry as users see it: with its resource version and what readers may rely on.
 pub(crate) fn shown(kv: KvPair) -> Result<AnyResource, ClientError> {
     let path = kv.key.to_path();
     let Some(Value::Resource(object)) = kv.value else {
@@ -288,6 +287,6 @@ pub(crate) fn shown(kv: KvPair) -> Result<AnyResource, ClientError> {
     };
     let mut object = Arc::unwrap_or_clone(object);
     object.metadata_mut().resource_version = kv.revision.to_string();
-    rules::after_read(&mut object);
+    calico_schema::defaults::apply_on_read(&mut object);
     Ok(object)
 }

@@ -5,16 +5,11 @@ pub(crate) mod pool;
 
 use calico_api::{AnyResource, Kind};
 use calico_datastore::StoreError;
-use calico_model::names;
+use calico_model::names::{self, WorkloadEndpointIds};
 
 use crate::objects::{DeleteOptions, Select};
 use crate::{Client, ClientError};
 
-/// Tiers that every cluster has and nobody deletes.
-pub(crate) const BUILTIN_TIERS: [&str; 3] = ["default", "kube-admin", "kube-baseline"];
-
-/// The profile that exists without being stored.
-pub(crate) const DEFAULT_ALLOW_PROFILE: &str = "projectcalico-default-allow";
 
 /// Kinds whose policies belong to a tier and have types in this version.
 const TIERED: [Kind; 2] = [Kind::NetworkPolicy, Kind::GlobalNetworkPolicy];
@@ -32,8 +27,8 @@ pub(crate) async fn before_create(client: &Client, object: &mut AnyResource) -> 
             return Err(ClientError::field("Metadata.Name", Some(&info.metadata.name.clone()), reason));
         }
         AnyResource::IPAMConfiguration(config) => ipam_config_name(&config.metadata.name)?,
-        AnyResource::Profile(profile) if profile.metadata.name == DEFAULT_ALLOW_PROFILE => {
-            let id = format!("Profile({DEFAULT_ALLOW_PROFILE})");
+        AnyResource::Profile(profile) if profile.metadata.name == names::DEFAULT_ALLOW_PROFILE => {
+            let id = default_allow();
             return Err(StoreError::AlreadyExists { id, existing: None }.into());
         }
         AnyResource::IPPool(pool) => pool::prepare(client, pool).await?,
@@ -58,8 +53,8 @@ pub(crate) async fn check_create(client: &Client, object: &AnyResource) -> Resul
 pub(crate) async fn before_update(client: &Client, object: &mut AnyResource) -> Result<(), ClientError> {
     match object {
         AnyResource::IPAMConfiguration(config) => ipam_config_name(&config.metadata.name),
-        AnyResource::Profile(profile) if profile.metadata.name == DEFAULT_ALLOW_PROFILE => {
-            Err(not_supported("Update", format!("Profile({DEFAULT_ALLOW_PROFILE})"), ""))
+        AnyResource::Profile(profile) if profile.metadata.name == names::DEFAULT_ALLOW_PROFILE => {
+            Err(not_supported("Update", default_allow(), ""))
         }
         AnyResource::IPPool(pool) => pool::check_update(client, pool).await,
         AnyResource::WorkloadEndpoint(endpoint) => names_endpoint(endpoint),
@@ -76,11 +71,11 @@ pub(crate) async fn before_delete(
     options: &DeleteOptions,
 ) -> Result<DeleteOptions, ClientError> {
     match kind {
-        Kind::Profile if name == DEFAULT_ALLOW_PROFILE => {
-            Err(not_supported("Delete", format!("Profile({DEFAULT_ALLOW_PROFILE})"), ""))
+        Kind::Profile if name == names::DEFAULT_ALLOW_PROFILE => {
+            Err(not_supported("Delete", default_allow(), ""))
         }
         Kind::Tier => {
-            if BUILTIN_TIERS.contains(&name) {
+            if names::is_built_in_tier(name) {
                 let reason = format!("Cannot delete {name} tier");
                 return Err(not_supported("delete", format!("Tier({name})"), &reason));
             }
@@ -102,29 +97,12 @@ pub(crate) async fn before_delete(
     }
 }
 
-/// Fills in what a read shows and the store may lack.
-pub(crate) fn after_read(object: &mut AnyResource) {
-    match object {
-        AnyResource::NetworkPolicy(p) => tier_label(&mut p.metadata.labels),
-        AnyResource::GlobalNetworkPolicy(p) => tier_label(&mut p.metadata.labels),
-        AnyResource::IPPool(_) | AnyResource::Tier(_) => {
-            calico_schema::defaults::apply(object, calico_schema::Op::Read);
-        }
-        _ => {}
-    }
-}
-
 pub(crate) fn not_supported(operation: &str, id: String, reason: &str) -> ClientError {
     StoreError::NotSupported { operation: operation.into(), id, reason: reason.into() }.into()
 }
 
-fn tier_label(labels: &mut std::collections::BTreeMap<String, String>) {
-    labels.entry("projectcalico.org/tier".to_owned()).or_insert_with(|| "default".to_owned());
-}
-
 async fn tier_exists(client: &Client, tier: &str) -> Result<(), ClientError> {
-    let tier = if tier.is_empty() { "default" } else { tier };
-    client.tiers().get("", tier).await.map(|_| ())
+    client.tiers().get("", names::tier_or_default(tier)).await.map(|_| ())
 }
 
 async fn tier_in_use(client: &Client, tier: &str) -> Result<bool, ClientError> {
@@ -150,10 +128,23 @@ fn ipam_config_name(name: &str) -> Result<(), ClientError> {
     Err(ClientError::field("Metadata.Name", Some(name), reason))
 }
 
-/// Gives an endpoint the name that its spec spells and the labels that it must have.
+/// How messages name the profile that exists without being stored.
+fn default_allow() -> String {
+    format!("Profile({})", names::DEFAULT_ALLOW_PROFILE)
+}
+
+/// Gives an endpoint the name that its spec spells.
 fn names_endpoint(endpoint: &mut calico_api::WorkloadEndpoint) -> Result<(), ClientError> {
-    let name = names::workload_endpoint_name(&endpoint.spec)
-        .map_err(|missing| ClientError::field(&missing.field, Some(""), &missing.reason))?;
+    let spec = &endpoint.spec;
+    let ids = WorkloadEndpointIds {
+        node: spec.node.as_str().into(),
+        orchestrator: spec.orchestrator.as_str().into(),
+        pod: spec.pod.as_str().into(),
+        container_id: spec.container_id.as_str().into(),
+        workload: spec.workload.as_str().into(),
+        endpoint: spec.endpoint.as_str().into(),
+    };
+    let name = ids.name().map_err(|e| ClientError::field("Spec", None, &e.to_string()))?;
     if endpoint.metadata.name.is_empty() {
         endpoint.metadata.name = name;
     } else if endpoint.metadata.name != name {
@@ -162,8 +153,5 @@ fn names_endpoint(endpoint: &mut calico_api::WorkloadEndpoint) -> Result<(), Cli
         );
         return Err(ClientError::field("Name", Some(&endpoint.metadata.name), &reason));
     }
-    let labels = &mut endpoint.metadata.labels;
-    labels.insert("projectcalico.org/namespace".into(), endpoint.metadata.namespace.clone());
-    labels.insert("projectcalico.org/orchestrator".into(), endpoint.spec.orchestrator.clone());
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Deletion of a node: what belongs to it goes first, so that nothing leaks.
 
 use calico_api::{Kind, Node};
-use calico_model::{AffinityType, names};
+use calico_model::AffinityType;
+use calico_model::names::WorkloadEndpointIds;
 use calico_net::cidr::parse_ip;
 
 use crate::ipam::{IpamClient, ReleaseOptions};
@@ -14,7 +15,8 @@ pub(crate) async fn before_delete(client: &Client, name: &str) -> Result<(), Cli
     let node = client.nodes().get("", name).await?;
     let ipam = IpamClient::new(client.backend().clone());
     let mut release: Vec<ReleaseOptions> = tunnel_addresses(&node);
-    let prefix = format!("{}-", names::escape_dashes(name));
+    let ids = WorkloadEndpointIds { node: name.into(), ..WorkloadEndpointIds::default() };
+    let prefix = ids.name_prefix().map_err(|e| ClientError::field("Metadata.Name", Some(name), &e.to_string()))?;
     let endpoints = client
         .workload_endpoints()
         .list(&Select { name: &prefix, prefix: true, ..Select::default() })

@@ -3,8 +3,9 @@
 use calico_api::{IPPool, Resource as _};
 use calico_datastore::StoreError;
 use calico_model::{Key, ListOptions, Value};
-use calico_net::{Cidr, IpVersion};
-use calico_schema::{Op, defaults, validate};
+use calico_net::Cidr;
+use calico_schema::Op;
+use calico_schema::validate;
 
 use crate::ipam::IpamClient;
 use crate::objects::{DeleteOptions, Select, shown, to_kv};
@@ -56,33 +57,11 @@ pub(crate) async fn check_blocks(client: &Client, pool: &IPPool) -> Result<(), C
 
 /// Refuses changes of a pool that its users would not survive.
 pub(crate) async fn check_update(client: &Client, pool: &mut IPPool) -> Result<(), ClientError> {
-    let new = normalise(pool)?;
-    let old = client.ip_pools().get("", &pool.metadata.name).await?;
-    if Cidr::parse(&old.spec.cidr).map(|c| c.masked()).as_ref() != Ok(&new) {
-        return Err(ClientError::field(
-            "IPPool.Spec.CIDR",
-            Some(&pool.spec.cidr),
-            "IPPool CIDR cannot be modified",
-        ));
-    }
-    let default = if new.version() == IpVersion::V4 { 26 } else { 122 };
-    let size = |n: i64| if n == 0 { default } else { n };
-    if size(pool.spec.block_size) != size(old.spec.block_size) {
-        return Err(ClientError::field(
-            "IPPool.Spec.BlockSize",
-            Some(&pool.spec.block_size.to_string()),
-            "IPPool BlockSize cannot be modified",
-        ));
-    }
-    let balancer = |p: &IPPool| p.spec.allowed_uses.contains(&calico_api::AllowedUse::LoadBalancer);
-    if balancer(&old) && !balancer(pool) {
-        return Err(ClientError::field(
-            "IPPool.Spec.AllowedUses",
-            None,
-            "IPPool AllowedUses cannot be modified from LoadBalancer to Workload or Tunnel",
-        ));
-    }
-    Ok(())
+    normalise(pool)?;
+    let old = client.ip_pools().get("", &pool.metadata.name).await?.into_any();
+    let mut new = pool.clone().into_any();
+    calico_schema::defaults::apply(&mut new, Op::Update);
+    Ok(validate::transition(&old, &new)?)
 }
 
 /// Disables the pool and gives back the blocks that nodes hold of it.
@@ -116,8 +95,7 @@ pub(crate) async fn unsafe_create(client: &Client, mut pool: IPPool) -> Result<I
         pool.metadata.uid = uuid::Uuid::new_v4().to_string();
     }
     let mut object = pool.into_any();
-    defaults::apply(&mut object, Op::Create);
-    validate::validate(&object, Op::Create)?;
+    validate::prepare(&mut object, Op::Create)?;
     let stored = shown(client.backend().create(to_kv(object)?).await?)?;
     IPPool::from_any(stored).ok_or(ClientError::WrongKind { id: "IPPool".into() })
 }
