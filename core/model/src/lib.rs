@@ -16,6 +16,9 @@ pub mod policy;
 pub mod process;
 pub mod value;
 
+pub use codec::{CodecError, decode_value, encode_value};
 pub use key::{AffinityType, Key, ListOptions, PolicyKey, ResourceKey, WorkloadEndpointKey};
 pub use kv::{KvPair, Revision, SyncStatus, Update, UpdateType};
+pub use path::KeyRange;
+pub use process::{ProcessError, Processor, processor_for};
 pub use value::Value;
