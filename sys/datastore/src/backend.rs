@@ -20,6 +20,7 @@ pub struct KvList {
 
 /// One event of a watch.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "events live for a moment; a box per event costs more")]
 pub enum WatchEvent {
     /// The key was not there before.
     Added(KvPair),

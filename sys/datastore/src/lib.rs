@@ -1,10 +1,26 @@
 //! Stores of Calico's configuration and state behind one contract ([`Backend`]).
 //!
-//! Owns: the choice of a store from configuration, the SQLite and etcd backends, and the syncer that turns
-//! lists and watches into one stream of changes.
+//! Owns: the choice of a store from configuration ([`config`], [`connect`]), the backends (SQLite, etcd and
+//! memory, each a [`RawStore`] below [`Store`]), and the syncer that turns lists and watches into one stream of
+//! changes.
 
 mod backend;
+pub mod config;
 mod error;
+mod memory;
+mod raw;
+mod sqlite;
+mod store;
 
 pub use backend::{Backend, Condition, KvList, Transactions, Txn, TxnOutcome, Watch, WatchEvent, Write};
 pub use error::StoreError;
+pub use memory::MemoryRaw;
+pub use raw::{RawCondition, RawEntry, RawEvent, RawEvents, RawOutcome, RawStore, RawTxn, RawWrite};
+pub use sqlite::{SqliteOptions, SqliteRaw};
+pub use store::Store;
+
+/// A backend in memory.
+pub type MemoryStore = Store<MemoryRaw>;
+
+/// A backend in a SQLite file.
+pub type SqliteStore = Store<SqliteRaw>;

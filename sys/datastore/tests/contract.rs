@@ -1,0 +1,21 @@
+//! The contract suite on every backend.
+
+use calico_datastore::{Backend, MemoryRaw, SqliteOptions, SqliteRaw, Store};
+use calico_testkit::contract::{self, Subject};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory() {
+    contract::run_all(async || Subject::new(Store::new(MemoryRaw::new()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite() {
+    let directory = tempfile::tempdir().unwrap();
+    contract::run_all(async || {
+        let path = directory.path().join("sub/datastore.db");
+        let store = Store::new(SqliteRaw::new(&path, "", SqliteOptions::default()));
+        store.ensure_initialized().await.unwrap();
+        Subject::new(store)
+    })
+    .await;
+}
