@@ -265,3 +265,36 @@ impl<'de> Deserialize<'de> for IntOrString {
         d.deserialize_any(Visitor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decode;
+
+    #[test]
+    fn network_policies_decode_strictly() {
+        let policy: NetworkPolicy = decode::strict(&json!({
+            "apiVersion": NETWORKING_V1, "kind": "NetworkPolicy",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "podSelector": {"matchLabels": {"app": "web"}},
+                "ingress": [{
+                    "from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}, {"podSelector": {}}],
+                    "ports": [{"protocol": "TCP", "port": 80, "endPort": 90}, {"port": "metrics"}],
+                }],
+                "policyTypes": ["Ingress"],
+            },
+        }))
+        .unwrap();
+        let rule = &policy.spec.ingress[0];
+        assert_eq!(rule.ports[0].port, Some(IntOrString::Int(80)));
+        assert_eq!(rule.ports[1].port, Some(IntOrString::String("metrics".to_owned())));
+        assert_eq!(rule.from[1].pod_selector, Some(LabelSelector::default()));
+        assert_eq!(rule.from[1].namespace_selector, None);
+
+        let error = decode::strict::<NetworkPolicy>(&json!({"spec": {"podSelecter": {}}})).unwrap_err();
+        assert_eq!(error.to_string(), "unknown field: spec.podSelecter (did you mean \"podSelector\"?)");
+    }
+}

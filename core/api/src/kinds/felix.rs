@@ -93,3 +93,59 @@ impl BpfConntrackTimeouts {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::gojson;
+
+    #[test]
+    fn every_setting_has_one_name_and_a_default_of_its_type() {
+        let params = FelixConfigurationSpec::PARAMS;
+        assert_eq!(params.len(), 188);
+        let names: BTreeSet<String> = params.iter().map(|p| p.param.to_lowercase()).collect();
+        assert_eq!(names.len(), params.len());
+        for param in params.iter().filter(|p| !p.default.is_empty()) {
+            let text = param.default;
+            let hex = text.strip_prefix("0x").is_some_and(|digits| u32::from_str_radix(digits, 16).is_ok());
+            let ok = match param.param_type {
+                ParamType::Bool => text.parse::<bool>().is_ok(),
+                ParamType::Int => hex || text.parse::<i64>().is_ok(),
+                ParamType::Duration => text.parse::<GoDuration>().is_ok(),
+                ParamType::Port | ParamType::PortList => text.parse::<calico_net::Port>().is_ok(),
+                _ => true,
+            };
+            assert!(ok, "{}: {text}", param.field);
+        }
+    }
+
+    #[test]
+    fn values_follow_the_table() {
+        let json = r#"{"ipv6Support":false,"reportingInterval":"1m30s","logSeverityScreen":"Info",
+            "kubeNodePortRanges":["1:2"],"bpfConntrackTimeouts":{"udpTimeout":"9s"},"bpfLogFilters":{"all":"udp"}}"#;
+        let spec: FelixConfigurationSpec = serde_json::from_str(json).unwrap();
+        let set: Vec<(&str, ParamType)> =
+            spec.values().filter(|(_, v)| v.is_some()).map(|(p, _)| (p.param, p.param_type)).collect();
+        assert_eq!(
+            set,
+            [
+                ("IPv6Support", ParamType::Bool),
+                ("LogSeverityScreen", ParamType::Text),
+                ("ReportingIntervalSecs", ParamType::Duration),
+                ("KubeNodePortRanges", ParamType::PortList),
+                ("BPFConntrackTimeouts", ParamType::ConntrackTimeouts),
+                ("BPFLogFilters", ParamType::TextMap),
+            ]
+        );
+        let timeouts = spec.bpf_conntrack_timeouts.unwrap_or_default();
+        assert_eq!(timeouts.entries().into_iter().collect::<Vec<_>>(), [("UDPTimeout", "9s")]);
+    }
+
+    #[test]
+    fn the_bpf_log_level_is_always_written() {
+        let text = gojson::to_string(&FelixConfiguration::default().spec).unwrap();
+        assert_eq!(text, r#"{"bpfLogLevel":""}"#);
+    }
+}

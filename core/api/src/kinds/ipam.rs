@@ -213,3 +213,29 @@ impl Serialize for StoredBlockAffinity<'_> {
         .serialize(s)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gojson;
+
+    #[test]
+    fn affinities_are_stored_with_a_text_and_shown_with_a_truth_value() {
+        let stored = r#"{"kind":"BlockAffinity","apiVersion":"projectcalico.org/v3","metadata":{"name":"x"},"spec":{"state":"confirmed","node":"n","type":"host","cidr":"10.0.0.0/26","deleted":"true"}}"#;
+        let affinity: BlockAffinity = serde_json::from_str(stored).unwrap();
+        assert!(affinity.spec.deleted.0);
+        assert_eq!(gojson::to_string(&StoredBlockAffinity(&affinity)).unwrap(), stored);
+        assert_eq!(gojson::to_string(&affinity).unwrap(), stored.replace("\"true\"", "true"));
+        for (text, want) in
+            [("true", Some(true)), ("\"false\"", Some(false)), ("\"\"", Some(false)), ("\"x\"", None)]
+        {
+            assert_eq!(serde_json::from_str::<Flag>(text).ok().map(|f| f.0), want);
+        }
+    }
+
+    #[test]
+    fn empty_settings_name_both_switches() {
+        let text = gojson::to_string(&IPAMConfigurationSpec::default()).unwrap();
+        assert_eq!(text, r#"{"strictAffinity":false,"autoAllocateBlocks":false}"#);
+    }
+}
