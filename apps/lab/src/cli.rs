@@ -349,9 +349,8 @@ fn serve(ports: &[String]) -> Result<bool, LabError> {
         .collect::<Result<_, _>>()
         .map_err(|e: probe::ProbeError| LabError::Unexpected(e.to_string()))?;
     probe::serve(&probes).map_err(|e| LabError::Start { what: "server".into(), reason: e.to_string() })?;
-    // The starter waits for the line and for the end of the output.
+    // The starter waits for this line.
     let _ = writeln!(io::stdout(), "ready");
-    let _ = nix::unistd::close(1);
     loop {
         std::thread::park();
     }

@@ -125,12 +125,18 @@ fn build(
     ));
     patience.check()?;
     store::start(state, patience)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| LabError::Start { what: "the async runtime".into(), reason: e.to_string() })?;
-    let client = runtime.block_on(connect(state))?;
-    runtime.block_on(objects(&client, scenario, &machines))?;
+    let router = state.netns(fabric::ROUTER)?;
+    // A server of the store is reached from the router's namespace only.
+    router.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| LabError::Start { what: "the async runtime".into(), reason: e.to_string() })?;
+        runtime.block_on(async {
+            let client = connect(state).await?;
+            objects(&client, scenario, &machines).await
+        })
+    })??;
     let what = match store::kind_of(state) {
         Kind::Sqlite => "an embedded SQLite datastore",
         Kind::Etcd => "an etcd server",
@@ -187,8 +193,7 @@ fn add_pods(
 
 /// Connects to a cluster's store from inside the router's namespace.
 pub async fn connect(state: &State) -> Result<Client, LabError> {
-    let config = store::config(state)?;
-    let backend = calico_datastore::connect(&config).await?;
+    let backend = store::open(state)?;
     backend.ensure_initialized().await?;
     Ok(Client::from_backend(backend))
 }

@@ -1,6 +1,6 @@
 //! Pods: a namespace, wired by the real CNI plugin, and a server process in it.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -110,9 +110,7 @@ pub fn serve(state: &mut State, owner: &str, ports: &[Probe]) -> Result<(), LabE
     let mut child = ns.run(|| command.spawn())?.map_err(|e| fail(e.to_string()))?;
     let mut ready = String::new();
     if let Some(out) = child.stdout.take() {
-        // The server says one line and closes its output.
-        let mut line = out.take(64);
-        line.read_to_string(&mut ready).map_err(|e| fail(e.to_string()))?;
+        BufReader::new(out).read_line(&mut ready).map_err(|e| fail(e.to_string()))?;
     }
     state.processes.insert(what.clone(), Recorded::of(child));
     state.save()?;

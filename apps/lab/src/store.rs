@@ -3,7 +3,11 @@
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
+
+use calico_datastore::Backend;
+use calico_datastore::config::{CalicoApiConfig, Fallback, Surroundings};
 
 use crate::LabError;
 use crate::fabric::ROUTER;
@@ -41,6 +45,23 @@ pub fn kind_of(state: &State) -> Kind {
 /// The SQLite file of a cluster.
 pub fn sqlite_path(state: &State) -> PathBuf {
     State::folder(&state.cluster).join("store").join("datastore.db")
+}
+
+/// Opens the store from inside the router's namespace.
+pub fn open(state: &State) -> Result<Arc<dyn Backend>, LabError> {
+    let mut config = CalicoApiConfig::default();
+    match kind_of(state) {
+        Kind::Sqlite => {
+            config.datastore_type = "sqlite".into();
+            config.sqlite_path = sqlite_path(state).display().to_string();
+        }
+        Kind::Etcd => {
+            config.datastore_type = "etcdv3".into();
+            config.etcd_endpoints = endpoint(None);
+        }
+    }
+    let choice = config.choose(Fallback::Never, &Surroundings::of_process())?;
+    Ok(calico_datastore::connect(&config, &choice)?)
 }
 
 /// Environment variables by which a component finds the store from where `machine` is.

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use calico_api as api;
 use calico_api::{Kind, Resource, Timestamp};
-use calico_datastore::Backend;
+use calico_datastore::config::{CalicoApiConfig, Fallback, Surroundings};
+use calico_datastore::{Backend, StoreError, connect};
 
 pub use error::ClientError;
 pub use objects::{DeleteOptions, ObjectEvent, ObjectList, ObjectWatch, Objects, Select};
@@ -82,6 +83,26 @@ impl Client {
     /// A client over an existing store; tests pass an in-memory one.
     pub fn from_backend(backend: Arc<dyn Backend>) -> Self {
         Self { backend, clock: system_clock }
+    }
+
+    /// A client to the store that a configuration file names, or without a file the environment.
+    pub fn load(
+        file: Option<&std::path::Path>,
+        fallback: Fallback,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, ClientError> {
+        let config = CalicoApiConfig::load(file, surroundings).map_err(StoreError::from)?;
+        Self::from_config(&config, fallback, surroundings)
+    }
+
+    /// A client to the store that `config` names.
+    pub fn from_config(
+        config: &CalicoApiConfig,
+        fallback: Fallback,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, ClientError> {
+        let choice = config.choose(fallback, surroundings)?;
+        Ok(Self::from_backend(connect(config, &choice)?))
     }
 
     /// The same client with another clock for creation times.
