@@ -101,8 +101,9 @@ impl Client {
         fallback: Fallback,
         surroundings: &Surroundings<'_>,
     ) -> Result<Self, ClientError> {
+        let mut config = config.clone();
         let choice = config.choose(fallback, surroundings)?;
-        Ok(Self::from_backend(connect(config, &choice)?))
+        Ok(Self::from_backend(connect(&config, &choice)?))
     }
 
     /// The same client with another clock for creation times.
