@@ -5,3 +5,4 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 pub mod contract;
+pub mod etcd;

@@ -6,14 +6,19 @@
 
 mod backend;
 pub mod config;
+mod connect;
 mod error;
+mod etcd;
 mod memory;
 mod raw;
 mod sqlite;
 mod store;
 
 pub use backend::{Backend, Condition, KvList, Transactions, Txn, TxnOutcome, Watch, WatchEvent, Write};
+pub use config::{CalicoApiConfig, Fallback, StoreChoice, StoreKind, Surroundings};
+pub use connect::connect;
 pub use error::StoreError;
+pub use etcd::{EtcdOptions, EtcdRaw, EtcdTls};
 pub use memory::MemoryRaw;
 pub use raw::{RawCondition, RawEntry, RawEvent, RawEvents, RawOutcome, RawStore, RawTxn, RawWrite};
 pub use sqlite::{SqliteOptions, SqliteRaw};
@@ -24,3 +29,6 @@ pub type MemoryStore = Store<MemoryRaw>;
 
 /// A backend in a SQLite file.
 pub type SqliteStore = Store<SqliteRaw>;
+
+/// A backend on etcd.
+pub type EtcdStore = Store<EtcdRaw>;
