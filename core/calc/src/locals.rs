@@ -186,7 +186,7 @@ impl Locals {
                 }
             };
             if let Some((was, had)) = &local.sent
-                && *had == lists
+                && same_lists(endpoint, had, &lists)
                 && same_for_dataplane(was, endpoint)
             {
                 continue;
@@ -251,6 +251,14 @@ fn arrange(policies: &Policies, order: &[PolicyNo]) -> Lists {
         }
     }
     lists
+}
+
+/// True if the lists that the endpoint's message carries are equal.
+fn same_lists(endpoint: &Endpoint, a: &Lists, b: &Lists) -> bool {
+    match endpoint {
+        Endpoint::Workload(_) => a.normal == b.normal,
+        Endpoint::Host(_) => a == b,
+    }
 }
 
 /// True if messages about the two would not differ.
