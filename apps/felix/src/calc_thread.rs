@@ -1,35 +1,28 @@
 //! The thread that runs the calculation graph: takes what the syncer tells, flushes at a bounded pace, and hands
 //! batches of messages to the dataplane.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use calico_calc::{CalcGraph, Problem};
+use calico_datastore::DedupeBuffer;
+use calico_datastore::syncer::Batch;
 use calico_dpmsg::Message;
 use calico_model::{SyncStatus, Update};
+use tokio::runtime::Handle;
 
 use crate::bucket::Bucket;
 use crate::metrics::CalcMetrics;
 use crate::tracker::ConfigTracker;
 use crate::verdict::{Verdict, Verdicts};
 
-/// Most events taken in before the next flush is considered.
-const BATCH: usize = 1000;
+/// Most batches of changes taken in before the next flush is considered.
+const BATCHES: usize = 100;
 /// Pace of flushes: one per interval, this many at once after a pause.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 const FLUSH_BURST: u32 = 10;
 /// How often a thread without work says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-
-/// What the syncer tells.
-#[derive(Debug)]
-pub enum SyncEvent {
-    /// How far it has got.
-    Status(SyncStatus),
-    /// Changes, in order.
-    Updates(Vec<Update>),
-}
 
 /// Everything that the thread works with.
 pub struct CalcThread {
@@ -50,24 +43,30 @@ pub struct CalcThread {
 // === impl CalcThread ===
 
 impl CalcThread {
-    /// Runs until the syncer's end of the channel or the dataplane's is closed.
-    pub fn run(mut self, events: &Receiver<SyncEvent>) {
-        let running = Arc::new(self.tracker.params());
+    /// Runs until the buffer or the dataplane's end of the channel is closed. `first` came out of the buffer before;
+    /// the settings that it left are those that the process runs with. `runtime` is where the syncer runs.
+    pub fn run(mut self, first: Vec<Batch>, buffer: &DedupeBuffer, runtime: &Handle) {
+        let running = self.tracker.params();
         let mut bucket = Bucket::new(FLUSH_BURST, FLUSH_INTERVAL, Instant::now());
         let (mut dirty, mut in_sync, mut was_in_sync) = (false, false, false);
         let mut problems: Vec<Problem> = Vec::new();
+        for batch in first {
+            dirty = true;
+            self.batch(batch, &mut in_sync);
+        }
         loop {
             let wait = if dirty { bucket.wait(Instant::now()) } else { HEARTBEAT };
-            match events.recv_timeout(wait) {
-                Ok(first) => {
+            match runtime.block_on(async { tokio::time::timeout(wait, buffer.next()).await }) {
+                Ok(Some(first)) => {
                     dirty = true;
-                    self.event(first, &mut in_sync);
-                    for event in events.try_iter().take(BATCH) {
-                        self.event(event, &mut in_sync);
+                    self.batch(first, &mut in_sync);
+                    for _ in 0..BATCHES {
+                        let Some(batch) = buffer.try_next() else { break };
+                        self.batch(batch, &mut in_sync);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(None) => return,
+                Err(_) => {}
             }
             (self.alive)(in_sync);
             let first_snapshot = in_sync && !was_in_sync;
@@ -78,7 +77,7 @@ impl CalcThread {
             dirty = false;
             if was_in_sync
                 && let Some(params) = self.tracker.changed()
-                && params != *running
+                && params != running
             {
                 tracing::info!("the settings changed; starting again with the new ones");
                 self.verdicts.say(Verdict::Restart);
@@ -96,15 +95,15 @@ impl CalcThread {
         }
     }
 
-    fn event(&mut self, event: SyncEvent, in_sync: &mut bool) {
-        let updates = match event {
-            SyncEvent::Status(status) => {
+    fn batch(&mut self, batch: Batch, in_sync: &mut bool) {
+        let updates: Vec<Update> = match batch {
+            Batch::Status(status) => {
                 *in_sync = status == SyncStatus::InSync;
                 self.metrics.status(status);
                 self.graph.on_status(status);
                 return;
             }
-            SyncEvent::Updates(updates) => updates,
+            Batch::Updates(updates) => updates,
         };
         for update in &updates {
             self.metrics.update(update);
