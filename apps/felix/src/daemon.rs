@@ -183,18 +183,19 @@ fn serve(
     health: &Health,
 ) -> Result<Verdict, FelixError> {
     let verdicts = Verdicts::default();
+    runtime.spawn(heed_signals(verdicts.clone()));
     let mut tracker = ConfigTracker::new(raw, machine);
     // The servers are wanted early; what the store says about them counts from the first complete read.
     let early = tracker.params();
     let _health_server = start_server(runtime, early.health.as_ref(), http::health_handler(health.clone()))?;
     let end = runtime.block_on(async {
         tokio::select! {
-            asked = signal::asked() => Some(asked),
+            verdict = verdicts.wait() => Some(verdict),
             () = wait_until_ready(backend) => None,
         }
     });
-    if let Some(asked) = end {
-        return asked_to(asked);
+    if let Some(verdict) = end {
+        return Ok(verdict);
     }
 
     // One pass over everything gives the settings to start with; the same buffer then goes on.
@@ -205,13 +206,13 @@ fn serve(
     };
     let first = runtime.block_on(async {
         tokio::select! {
-            asked = signal::asked() => Err(asked),
+            verdict = verdicts.wait() => Err(verdict),
             batches = first_snapshot(&buffer) => Ok(batches),
         }
     });
     let first = match first {
         Ok(batches) => batches,
-        Err(asked) => return asked_to(asked),
+        Err(verdict) => return Ok(verdict),
     };
     for batch in &first {
         if let Batch::Updates(updates) = batch {
@@ -232,7 +233,7 @@ fn serve(
     config.source_spoofing = params.source_spoofing;
     config.routes = Some(params.route_source);
     config.encap.vxlan = params.vxlan_enabled;
-    config.encap.program_no_encap = params.program_routes.no_encap;
+    config.encap.programs_no_encap = params.program_routes.no_encap;
     health.register(CALC_GRAPH, true, Some(Duration::from_secs(30)), Instant::now());
     health.report(STARTUP, true, true, "", Instant::now());
     let (out, messages) = sync_channel(QUEUE);
@@ -257,12 +258,7 @@ fn serve(
         spawn("dataplane", &verdicts, move || dataplane::run(params, &messages, &health, &registry, &stop))?
     };
 
-    let verdict = runtime.block_on(async {
-        tokio::select! {
-            verdict = verdicts.wait() => Ok(verdict),
-            asked = signal::asked() => asked_to(asked),
-        }
-    })?;
+    let verdict = runtime.block_on(verdicts.wait());
     tracing::info!(?verdict, "Felix ends; what it programmed stays in force");
     stop.store(true, Ordering::Release);
     drop(syncer);
@@ -303,11 +299,12 @@ async fn first_snapshot(buffer: &DedupeBuffer) -> Vec<Batch> {
     batches
 }
 
-fn asked_to(asked: io::Result<signal::Asked>) -> Result<Verdict, FelixError> {
-    match asked {
-        Ok(signal::Asked::Stop) => Ok(Verdict::Exit(0)),
-        Ok(signal::Asked::Reload) => Ok(Verdict::Restart),
-        Err(e) => Err(FelixError::Start { what: "the signal handlers", reason: e.to_string() }),
+/// Turns the first signal into a verdict.
+async fn heed_signals(verdicts: Verdicts) {
+    match signal::asked().await {
+        Ok(signal::Asked::Stop) => verdicts.say(Verdict::Exit(0)),
+        Ok(signal::Asked::Reload) => verdicts.say(Verdict::Restart),
+        Err(error) => tracing::error!(%error, "signals cannot be caught; the system's defaults hold"),
     }
 }
 
