@@ -463,6 +463,11 @@ impl Chains {
         self.doomed_maps.remove(map);
     }
 
+    /// True if all chains that the kernel calls are there.
+    pub(crate) fn hooks_stand(&self) -> bool {
+        self.bases.keys().all(|n| self.tracker.actual(n).is_some())
+    }
+
     /// Wanted chains that nobody gives.
     pub(crate) fn dangling(&self) -> Vec<SmolStr> {
         let mut out: Vec<SmolStr> =

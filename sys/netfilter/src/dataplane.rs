@@ -482,7 +482,17 @@ impl<K: NftKernel> NftDataplane<K> {
     }
 
     fn write_chains(&mut self, fresh: bool, report: &mut Report) -> Result<(), Stop> {
-        let mut todo = vec![self.chains.items()];
+        let mut items = self.chains.items();
+        // Verdicts go by netlink in a transaction of their own: `nft` would first read every set's elements.
+        // Where the kernel does not call our chains yet, all goes at once, so that no packet is denied for want
+        // of its verdict.
+        let verdicts = if self.chains.hooks_stand() {
+            let first = items.iter().position(|i| matches!(i, Item::Verdict(..))).unwrap_or(items.len());
+            items.split_off(first)
+        } else {
+            Vec::new()
+        };
+        let mut todo = vec![verdicts, items];
         while let Some(part) = todo.pop() {
             let sets = &self.sets;
             let (ops, fine, lacking) = self.chains.ops(&part, &|s| sets.exists(s));

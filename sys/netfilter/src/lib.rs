@@ -10,8 +10,8 @@
 //!   before verdicts that lead to them, deletions last.
 //! - A start reads the table and applies the difference; a table that is right is not written. Own rules are
 //!   known by the digest in their comments.
-//! - In between, a change costs what it is: members go by netlink in one message, a chain by one run of `nft`,
-//!   neither reads anything first.
+//! - In between, a change costs what it is: members, verdicts and deletions go by netlink in one message, a chain
+//!   by one run of `nft`; neither reads rules or elements first.
 //! - A part that the kernel refuses holds up no other, is reported with its name, and is tried again. An
 //!   endpoint whose chain was refused keeps its old chain, or has no verdict and so is denied.
 
