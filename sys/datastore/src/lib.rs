@@ -13,6 +13,7 @@ mod memory;
 mod raw;
 mod sqlite;
 mod store;
+pub mod syncer;
 
 pub use backend::{Backend, Condition, KvList, Transactions, Txn, TxnOutcome, Watch, WatchEvent, Write};
 pub use config::{CalicoApiConfig, Fallback, StoreChoice, StoreKind, Surroundings};
@@ -23,6 +24,7 @@ pub use memory::MemoryRaw;
 pub use raw::{RawCondition, RawEntry, RawEvent, RawEvents, RawOutcome, RawStore, RawTxn, RawWrite};
 pub use sqlite::{SqliteOptions, SqliteRaw};
 pub use store::Store;
+pub use syncer::{DedupeBuffer, ResourceSource, Syncer, SyncerCallbacks, felix_sources};
 
 /// A backend in memory.
 pub type MemoryStore = Store<MemoryRaw>;

@@ -1,14 +1,19 @@
 //! What is particular about etcd: reaching it, being let in, losing it and finding it again.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use calico_datastore::syncer::Batch;
 use calico_datastore::{
-    Backend, CalicoApiConfig, EtcdOptions, EtcdRaw, Fallback, Store, StoreError, Surroundings, Watch,
-    WatchEvent, connect,
+    Backend, CalicoApiConfig, DedupeBuffer, EtcdOptions, EtcdRaw, Fallback, ResourceSource, Store,
+    StoreError, Surroundings, Syncer, Watch, WatchEvent, connect,
 };
 use calico_model::ipam::IpamHandle;
-use calico_model::{Key, KvPair, ListOptions, Value};
+use calico_model::{Key, KvPair, ListOptions, SyncStatus, Value};
 use calico_testkit::etcd::{Etcd, Settings, certificates, free_port};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -194,10 +199,10 @@ async fn a_restart_loses_no_event_and_delays_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_during_a_restart_are_never_done_twice() {
     let Some(mut etcd) = Etcd::start(Settings::default()).await else { return };
-    let store = std::sync::Arc::new(store(etcd.options()));
+    let store = Arc::new(store(etcd.options()));
     let first = store.create(handle("n", 0)).await.unwrap();
     let mut watch = store.watch(&ListOptions::Handles, Some(&first.revision)).await.unwrap();
-    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
         let (store, stop) = (store.clone(), stop.clone());
         async move {
@@ -248,4 +253,57 @@ async fn other_data_on_the_same_address_end_a_watch() {
     etcd.run().await;
     assert!(matches!(next(&mut watch).await, WatchEvent::Error(StoreError::Compacted { .. })));
     assert!(watch.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_syncer_stays_in_sync_over_restarts_and_new_data() {
+    let Some(mut etcd) = Etcd::start(Settings::default()).await else { return };
+    let backend: Arc<dyn Backend> = Arc::new(store(etcd.options()));
+    backend.apply(handle("old", 1)).await.unwrap();
+    let buffer = DedupeBuffer::new();
+    let sources =
+        vec![ResourceSource::raw(ListOptions::Handles), ResourceSource::raw(ListOptions::IpamConfig)];
+    let _syncer = Syncer::new(backend.clone(), sources, buffer.clone()).start();
+    let mut mirror: BTreeMap<Key, KvPair> = BTreeMap::new();
+    let mut statuses = Vec::new();
+    // Follows the stream until `name` has `wanted`.
+    let mut follow = async |name: &str, wanted: Option<KvPair>| {
+        let key = Key::IpamHandle(name.into());
+        while mirror.get(&key).map(|kv| &kv.value) != wanted.as_ref().map(|kv| &kv.value) {
+            match tokio::time::timeout(DEADLINE, buffer.next()).await.expect("a change in time") {
+                Some(Batch::Status(status)) => statuses.push(status),
+                Some(Batch::Updates(updates)) => {
+                    for update in updates {
+                        match update.kv.value {
+                            Some(_) => mirror.insert(update.kv.key.clone(), update.kv),
+                            None => mirror.remove(&update.kv.key),
+                        };
+                    }
+                }
+                None => panic!("the stream ended"),
+            }
+        }
+        (mirror.clone(), statuses.clone())
+    };
+    follow("old", Some(handle("old", 1))).await;
+    for round in 0..3 {
+        etcd.kill();
+        etcd.run().await;
+        backend.apply(handle("n", round)).await.unwrap();
+        follow("n", Some(handle("n", round))).await;
+    }
+    etcd.kill();
+    etcd.forget();
+    etcd.run().await;
+    for n in 0..3 {
+        backend.apply(handle("fresh", n)).await.unwrap();
+    }
+    follow("old", None).await;
+    let (mirror, statuses) = follow("fresh", Some(handle("fresh", 2))).await;
+    assert_eq!(
+        mirror.into_values().collect::<Vec<_>>(),
+        backend.list(&ListOptions::Handles, None).await.unwrap().items
+    );
+    let waits = statuses.iter().filter(|status| **status == SyncStatus::WaitForDatastore).count();
+    assert!(waits <= 1, "{statuses:?}");
 }

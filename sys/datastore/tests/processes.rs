@@ -1,7 +1,9 @@
 //! Several processes on one SQLite file: this test binary starts itself as writer.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -85,7 +87,7 @@ async fn child() {
             for n in wanted.. {
                 let writes = ["a", "b", "c"].map(|x| Write::Put(handle(&format!("{name}-{x}"), n))).into();
                 store.transactions().unwrap().commit(Txn { conditions: vec![], writes }).await.unwrap();
-                println!("wrote {n}");
+                writeln!(std::io::stdout(), "wrote {n}").unwrap();
             }
         }
         other => panic!("{other}"),

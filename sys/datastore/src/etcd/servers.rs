@@ -191,7 +191,7 @@ impl Servers {
             };
             self.next_server(turn);
             failures.push(format!("{}: {reason}", server.url));
-            if failures.len() % self.shared.list.len() == 0 {
+            if failures.len().is_multiple_of(self.shared.list.len()) {
                 let time_left = Instant::now() + PAUSE < deadline;
                 if !self.shared.reached.load(Ordering::Relaxed) || !time_left {
                     let last = failures.split_off(failures.len() - self.shared.list.len());
