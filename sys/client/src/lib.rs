@@ -146,5 +146,5 @@ fn system_clock() -> Timestamp {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX));
-    Timestamp::from_second(seconds).unwrap_or_default()
+    Timestamp::from_second(seconds).unwrap_or(Timestamp(jiff::Timestamp::UNIX_EPOCH))
 }

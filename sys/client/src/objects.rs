@@ -191,7 +191,9 @@ impl<'a> Objects<'a> {
         if let Some(uid) = &options.uid {
             let stored = self.get(namespace, name).await?;
             if stored.metadata().uid != *uid {
-                return Err(StoreError::UpdateConflict { id: self.id(namespace, name), existing: None }.into());
+                return Err(
+                    StoreError::UpdateConflict { id: self.id(namespace, name), existing: None }.into()
+                );
             }
         }
         let options = rules::before_delete(self.client, self.kind, namespace, name, options).await?;

@@ -10,7 +10,6 @@ use calico_model::names::{self, WorkloadEndpointIds};
 use crate::objects::{DeleteOptions, Select};
 use crate::{Client, ClientError};
 
-
 /// Kinds whose policies belong to a tier and have types in this version.
 const TIERED: [Kind; 2] = [Kind::NetworkPolicy, Kind::GlobalNetworkPolicy];
 

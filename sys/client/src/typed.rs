@@ -94,7 +94,12 @@ impl<'a, R: Resource> Resources<'a, R> {
     }
 
     /// Removes an object and returns what it was.
-    pub async fn delete(&self, namespace: &str, name: &str, options: &DeleteOptions) -> Result<R, ClientError> {
+    pub async fn delete(
+        &self,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<R, ClientError> {
         typed(self.objects.delete(namespace, name, options).await?)
     }
 
@@ -129,7 +134,8 @@ impl<'a, R: Resource> Resources<'a, R> {
                 Err(error) => return Err(error),
             };
             match outcome {
-                Err(e) if tries < TRIES && (e.is_conflict() || e.is_already_exists() || e.is_not_found()) => {}
+                Err(e) if tries < TRIES && (e.is_conflict() || e.is_already_exists() || e.is_not_found()) => {
+                }
                 outcome => return outcome,
             }
         }

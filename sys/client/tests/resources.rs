@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use calico_api::{
-    AnyResource, GlobalNetworkPolicy, IPPool, Kind, NetworkPolicy, Node, NodeBgpSpec, Profile, Resource as _, Tier,
-    WorkloadEndpoint,
+    AnyResource, GlobalNetworkPolicy, IPPool, Kind, NetworkPolicy, Node, NodeBgpSpec, Profile, Resource as _,
+    Tier, WorkloadEndpoint,
 };
 use calico_client::{Client, ClientError, DeleteOptions, Event, Select};
 use calico_datastore::{Backend, MemoryRaw, SqliteOptions, SqliteRaw, Store, StoreError};
 
 /// Runs the body on a client of each store.
 fn on_every_store<F: Future<Output = ()>>(body: impl Fn(Client) -> F) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     runtime.block_on(async {
         let memory: Arc<dyn Backend> = Arc::new(Store::new(MemoryRaw::new()));
         let folder = tempfile::tempdir().expect("folder");
-        let raw = SqliteRaw::new(&folder.path().join("store.db"), "the test says so", SqliteOptions::default());
+        let raw =
+            SqliteRaw::new(&folder.path().join("store.db"), "the test says so", SqliteOptions::default());
         let sqlite: Arc<dyn Backend> = Arc::new(Store::new(raw));
         for backend in [memory, sqlite] {
             backend.ensure_initialized().await.expect("initialise");
@@ -59,8 +61,15 @@ fn initialising_twice_writes_once_and_racing_callers_agree() {
         client.ensure_initialized("v0.1.0", "bgp").await.expect("unchanged");
         let third = client.cluster_information().get("", "default").await.expect("information");
         assert_eq!(third.metadata.resource_version, second.metadata.resource_version);
-        let mut tiers: Vec<String> =
-            client.tiers().list(&Select::default()).await.expect("tiers").items.into_iter().map(|t| t.metadata.name).collect();
+        let mut tiers: Vec<String> = client
+            .tiers()
+            .list(&Select::default())
+            .await
+            .expect("tiers")
+            .items
+            .into_iter()
+            .map(|t| t.metadata.name)
+            .collect();
         tiers.sort();
         assert_eq!(tiers, ["default", "kube-admin", "kube-baseline"]);
     });
@@ -84,11 +93,17 @@ fn metadata_rules_have_upstreams_texts() {
         let mut p = policy("p", "");
         p.metadata.resource_version = "7".into();
         let error = client.network_policies().create(p).await.map_err(text).unwrap_err();
-        assert_eq!(error, "error with field Metadata.ResourceVersion = '7' (field must not be set for a Create request)");
+        assert_eq!(
+            error,
+            "error with field Metadata.ResourceVersion = '7' (field must not be set for a Create request)"
+        );
         let mut p = policy("p", "");
         p.metadata.namespace.clear();
         let error = client.network_policies().create(p).await.map_err(text).unwrap_err();
-        assert_eq!(error, "error with field Metadata.Namespace (namespace is not specified on namespaced resource)");
+        assert_eq!(
+            error,
+            "error with field Metadata.Namespace (namespace is not specified on namespaced resource)"
+        );
 
         let stored = client.network_policies().create(policy("p", "selector: all()")).await.expect("create");
         assert!(!stored.metadata.uid.is_empty() && stored.metadata.creation_timestamp.is_some());
@@ -104,12 +119,18 @@ fn metadata_rules_have_upstreams_texts() {
             assert!(error.starts_with(&format!("error with field Metadata.{what} = ")), "{error}");
         }
         let error = client.network_policies().create(policy("p", "")).await.unwrap_err();
-        assert!(error.is_already_exists() && error.to_string().starts_with("resource already exists: NetworkPolicy(shop/p)"));
+        assert!(
+            error.is_already_exists()
+                && error.to_string().starts_with("resource already exists: NetworkPolicy(shop/p)")
+        );
         let mut stale = stored.clone();
         client.network_policies().update(stored).await.expect("update");
         stale.spec.selector = "has(x)".into();
         let error = client.network_policies().update(stale).await.unwrap_err();
-        assert!(error.is_conflict() && error.to_string() == "update conflict: NetworkPolicy(shop/p)", "{error}");
+        assert!(
+            error.is_conflict() && error.to_string() == "update conflict: NetworkPolicy(shop/p)",
+            "{error}"
+        );
     });
 }
 
@@ -170,7 +191,8 @@ fn pools_do_not_overlap_nor_change_their_blocks() {
 #[test]
 fn endpoints_are_named_by_their_spec() {
     on_every_store(|client| async move {
-        let yaml = "{metadata: {namespace: shop}, spec: {node: node-1, orchestrator: k8s, pod: web, endpoint: eth0,
+        let yaml =
+            "{metadata: {namespace: shop}, spec: {node: node-1, orchestrator: k8s, pod: web, endpoint: eth0,
             interfaceName: cali1, ipNetworks: [10.0.0.1/32]}}";
         let endpoint: WorkloadEndpoint = object(yaml);
         let stored = client.workload_endpoints().create(endpoint.clone()).await.expect("create");
@@ -192,7 +214,8 @@ fn the_built_in_profile_cannot_be_touched() {
         assert!(client.profiles().create(profile).await.unwrap_err().is_already_exists());
         let shown = client.profiles().get("", "projectcalico-default-allow").await.expect("synthetic");
         assert_eq!(shown.spec.ingress.len(), 1);
-        let gone = client.profiles().delete("", "projectcalico-default-allow", &DeleteOptions::default()).await;
+        let gone =
+            client.profiles().delete("", "projectcalico-default-allow", &DeleteOptions::default()).await;
         assert!(gone.unwrap_err().is_not_supported());
     });
 }
@@ -239,7 +262,10 @@ fn lists_watches_and_preconditions() {
             .await
             .expect("watch");
         let uid = Some("not-this".to_owned());
-        let error = client.network_policies().delete("shop", "db", &DeleteOptions { uid, ..DeleteOptions::default() }).await;
+        let error = client
+            .network_policies()
+            .delete("shop", "db", &DeleteOptions { uid, ..DeleteOptions::default() })
+            .await;
         assert!(error.unwrap_err().is_conflict());
         client.network_policies().modify("shop", "db", |p| p.spec.order = Some(1.0)).await.expect("modify");
         client.network_policies().delete("shop", "db", &DeleteOptions::default()).await.expect("delete");
@@ -251,6 +277,8 @@ fn lists_watches_and_preconditions() {
         let error = client.objects(Kind::Tier).create(policy("x", "").into_any()).await.unwrap_err();
         assert!(error.to_string().contains("must be Tier"), "{error}");
         let error = client.objects(Kind::NetworkPolicy).get("shop", "absent").await.unwrap_err();
-        assert!(matches!(&error, ClientError::Store(StoreError::DoesNotExist { id }) if id == "NetworkPolicy(shop/absent)"));
+        assert!(
+            matches!(&error, ClientError::Store(StoreError::DoesNotExist { id }) if id == "NetworkPolicy(shop/absent)")
+        );
     });
 }

@@ -132,7 +132,7 @@ struct Candidate {
 
 enum CandidateState {
     /// The affinity as listed.
-    Listed(KvPair),
+    Listed(Box<KvPair>),
     /// The affinity as listed, and the block as read after it.
     Seen(Box<(KvPair, Result<Option<KvPair>, Failure>)>),
     /// In use.
@@ -409,7 +409,7 @@ impl<'a> Search<'a> {
             if inside(&self.allowed) {
                 self.owned.insert(cidr);
                 let first = self.wish.args.hints.contains(&cidr);
-                let candidate = Candidate { cidr, state: CandidateState::Listed(row) };
+                let candidate = Candidate { cidr, state: CandidateState::Listed(Box::new(row)) };
                 if first {
                     self.candidates.push_front(candidate);
                 } else {
@@ -506,7 +506,7 @@ impl<'a> Search<'a> {
             for (candidate, answer) in self.candidates.iter_mut().zip(answers) {
                 let state = std::mem::replace(&mut candidate.state, CandidateState::Lost);
                 candidate.state = match state {
-                    CandidateState::Listed(row) => CandidateState::Seen(Box::new((row, answer))),
+                    CandidateState::Listed(row) => CandidateState::Seen(Box::new((*row, answer))),
                     other => other,
                 };
             }

@@ -41,9 +41,19 @@ pub struct ReleaseOutcome {
     pub error: Option<IpamError>,
 }
 
+impl ReleaseOutcome {
+    /// The addresses that nobody held, or the error.
+    pub fn into_result(self) -> Result<Vec<IpAddr>, IpamError> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.unallocated),
+        }
+    }
+}
+
 impl ReleaseOptions {
     /// Releases `ip` whoever holds it.
-    pub fn of(ip: IpAddr) -> Self {
+    pub fn address(ip: IpAddr) -> Self {
         Self { address: smol_str::format_smolstr!("{ip}"), ..Self::default() }
     }
 }

@@ -163,7 +163,7 @@ impl World {
         let mut handles = Vec::new();
         for ip in &ips {
             let promise = self.ledger.borrow_mut().live.remove(ip).unwrap();
-            let mut request = ReleaseOptions::of(*ip);
+            let mut request = ReleaseOptions::address(*ip);
             if exact {
                 request.handle = promise.handle.clone();
                 request.sequence = self.holding(*ip).map(|(_, sequence)| sequence);

@@ -1,11 +1,10 @@
 //! Deletion of a node: what belongs to it goes first, so that nothing leaks.
 
 use calico_api::{Kind, Node};
-use calico_model::AffinityType;
 use calico_model::names::WorkloadEndpointIds;
 use calico_net::cidr::parse_ip;
 
-use crate::ipam::{IpamClient, ReleaseOptions};
+use crate::ipam::{IpamClient, Owner, ReleaseOptions};
 use crate::objects::{DeleteOptions, Select};
 use crate::{Client, ClientError};
 
@@ -16,7 +15,8 @@ pub(crate) async fn before_delete(client: &Client, name: &str) -> Result<(), Cli
     let ipam = IpamClient::new(client.backend().clone());
     let mut release: Vec<ReleaseOptions> = tunnel_addresses(&node);
     let ids = WorkloadEndpointIds { node: name.into(), ..WorkloadEndpointIds::default() };
-    let prefix = ids.name_prefix().map_err(|e| ClientError::field("Metadata.Name", Some(name), &e.to_string()))?;
+    let prefix =
+        ids.name_prefix().map_err(|e| ClientError::field("Metadata.Name", Some(name), &e.to_string()))?;
     let endpoints = client
         .workload_endpoints()
         .list(&Select { name: &prefix, prefix: true, ..Select::default() })
@@ -27,13 +27,13 @@ pub(crate) async fn before_delete(client: &Client, name: &str) -> Result<(), Cli
         release.extend(addresses.map(ReleaseOptions::address));
     }
     if !release.is_empty() {
-        tolerate(ipam.release_ips(&release).await.map(|_| ()).map_err(ClientError::from))?;
+        tolerate(ipam.release_ips(release).await.into_result().map(|_| ()).map_err(ClientError::from))?;
     }
     for endpoint in endpoints {
         let meta = &endpoint.metadata;
         delete(client, Kind::WorkloadEndpoint, &meta.namespace, &meta.name).await?;
     }
-    tolerate(ipam.remove_host(AffinityType::Host, name).await.map_err(ClientError::from))?;
+    tolerate(ipam.remove_host(Owner::host(name)).await.map_err(ClientError::from))?;
     delete(client, Kind::FelixConfiguration, "", &format!("node.{name}")).await?;
     let hosts = client.host_endpoints().list(&Select::default()).await?;
     for endpoint in hosts.items.into_iter().filter(|e| e.spec.node == name) {

@@ -34,11 +34,12 @@ pub(crate) async fn prepare(client: &Client, pool: &mut IPPool) -> Result<(), Cl
 /// Refuses a pool whose block size differs from that of stored blocks inside it.
 pub(crate) async fn check_blocks(client: &Client, pool: &IPPool) -> Result<(), ClientError> {
     let Ok(cidr) = Cidr::parse(&pool.spec.cidr) else { return Ok(()) };
-    let blocks = match client.backend().list(&ListOptions::Blocks { version: Some(cidr.version()) }, None).await {
-        Ok(list) => list.items,
-        Err(StoreError::NotSupported { .. }) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let blocks =
+        match client.backend().list(&ListOptions::Blocks { version: Some(cidr.version()) }, None).await {
+            Ok(list) => list.items,
+            Err(StoreError::NotSupported { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
     let clash = blocks.iter().any(|kv| match (&kv.key, &kv.value) {
         (Key::Block(block), Some(Value::Block(_))) => {
             block.overlaps(&cidr) && i64::from(block.prefix_len()) != pool.spec.block_size
@@ -79,10 +80,11 @@ pub(crate) async fn before_delete(
         pool = client.ip_pools().update(pool).await?;
     }
     let cidr = normalise(&mut pool)?;
-    match IpamClient::new(client.backend().clone()).release_pool_affinities(cidr).await {
+    let released = IpamClient::new(client.backend().clone()).release_pool_affinities(cidr).await;
+    match released.map_err(ClientError::from) {
         Ok(()) => {}
         Err(error) if error.is_not_supported() => {}
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     }
     // The update above was the check of the caller's revision; it is used up.
     Ok(DeleteOptions { resource_version: None, ..options.clone() })
@@ -106,7 +108,8 @@ pub(crate) async fn unsafe_delete(client: &Client, name: &str) -> Result<IPPool,
         pool.spec.disabled = true;
         client.ip_pools().update(pool).await?;
     }
-    let removed = client.backend().delete(&client.objects(calico_api::Kind::IPPool).key("", name), None).await?;
+    let removed =
+        client.backend().delete(&client.objects(calico_api::Kind::IPPool).key("", name), None).await?;
     IPPool::from_any(shown(removed)?).ok_or(ClientError::WrongKind { id: format!("IPPool({name})") })
 }
 
