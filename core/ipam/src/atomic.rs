@@ -335,11 +335,11 @@ impl<T> Atomic<T> {
     fn plan(&self) -> Plan {
         let mut plan = Plan::default();
         for (key, change) in &self.overlay {
-            if change.base.is_none() && change.value.is_none() {
-                continue;
-            }
             plan.conditions.push((key.clone(), change.base.clone()));
-            plan.writes.push((key.clone(), change.value.clone()));
+            // What was made and removed within the group must only have been absent all the time.
+            if change.base.is_some() || change.value.is_some() {
+                plan.writes.push((key.clone(), change.value.clone()));
+            }
         }
         plan
     }

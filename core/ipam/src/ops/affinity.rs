@@ -34,11 +34,12 @@ fn state_of(row: &KvPair) -> Result<AffinityState, IpamError> {
     Ok(affinity_value(row)?.state.unwrap_or(AffinityState::Confirmed))
 }
 
+fn affinity_in(state: AffinityState) -> Value {
+    Value::BlockAffinity(BlockAffinity { state: Some(state), deleted: false })
+}
+
 fn with_state(row: &KvPair, state: AffinityState) -> KvPair {
-    KvPair {
-        value: Some(Value::BlockAffinity(BlockAffinity { state: Some(state), deleted: false })),
-        ..row.clone()
-    }
+    KvPair { value: Some(affinity_in(state)), ..row.clone() }
 }
 
 /// The owner's affinity for `cidr`, at least pending. `stored` is the affinity as just read. A confirmed one stays
@@ -52,8 +53,7 @@ pub(super) async fn pending(
 ) -> Attempt<KvPair> {
     match stored {
         None => {
-            let value = BlockAffinity { state: Some(AffinityState::Pending), deleted: false };
-            let kv = KvPair::new(owner.affinity_key(cidr), Value::BlockAffinity(value));
+            let kv = KvPair::new(owner.affinity_key(cidr), affinity_in(AffinityState::Pending));
             Ok(cx.create(kv).await?)
         }
         Some(row) if block_is_there && state_of(&row)? == AffinityState::Confirmed => Ok(row),
@@ -108,16 +108,22 @@ pub(super) async fn block_of(
         return Err(Trouble::Stale);
     }
     if state_of(&row)? != AffinityState::Confirmed {
-        let row = cx.update(with_state(&row, AffinityState::Pending)).await?;
-        held.store(cx).await?;
-        confirm(cx, row).await?;
+        confirm_again(cx, row, &mut held).await?;
     }
     Ok(held)
 }
 
+/// Confirms an affinity whose block is there.
+async fn confirm_again(cx: &Cx, row: KvPair, held: &mut Held) -> Attempt<()> {
+    let row = cx.update(with_state(&row, AffinityState::Pending)).await?;
+    held.store(cx).await?;
+    confirm(cx, row).await
+}
+
 /// Gives up the owner's claim of `cidr`: the block goes if no address is in use, else it stays without owner.
 ///
-/// The block is the truth: an owner without an affinity (it crashed half way) can be released too.
+/// The block is the truth: an owner whose affinity is gone (a process stopped half way) can be released too. Then
+/// an affinity is made for the time of the release, so that the owner cannot confirm one meanwhile.
 pub(super) async fn release(cx: &Cx, owner: &Owner, cidr: Cidr, rules: ReleaseRules) -> Attempt<()> {
     if owner.name.is_empty() {
         return Err(IpamError::OwnerRequired.into());
@@ -132,9 +138,6 @@ pub(super) async fn release(cx: &Cx, owner: &Owner, cidr: Cidr, rules: ReleaseRu
         };
     };
     let mut held = Held::new(kv, rules.cooldown, cx.now())?;
-    if rules.sequence.is_some_and(|wanted| wanted != held.block.sequence()) {
-        return Err(IpamError::BlockChanged { block: cidr }.into());
-    }
     let unowned = held.block.raw().affinity.is_none();
     if !unowned && !held.block.owned_by(owner) {
         if let Some(row) = row {
@@ -142,12 +145,26 @@ pub(super) async fn release(cx: &Cx, owner: &Owner, cidr: Cidr, rules: ReleaseRu
         }
         return Err(Trouble::Claimed);
     }
-    if rules.must_be_empty && !held.block.is_empty() {
-        return Err(IpamError::BlockNotEmpty { block: cidr }.into());
+    let refused = if rules.sequence.is_some_and(|wanted| wanted != held.block.sequence()) {
+        Some(IpamError::BlockChanged { block: cidr })
+    } else if rules.must_be_empty && !held.block.is_empty() {
+        Some(IpamError::BlockNotEmpty { block: cidr })
+    } else {
+        None
+    };
+    if let Some(error) = refused {
+        // A release of ours, or of somebody who stopped, had begun; the owner keeps the block after all.
+        if let Some(row) = row.filter(|_| !unowned)
+            && state_of(&row)? == AffinityState::PendingDeletion
+        {
+            confirm_again(cx, row, &mut held).await?;
+            cx.commit().await?;
+        }
+        return Err(error.into());
     }
     let row = match row {
-        Some(row) => Some(cx.update(with_state(&row, AffinityState::PendingDeletion)).await?),
-        None => None,
+        Some(row) => cx.update(with_state(&row, AffinityState::PendingDeletion)).await?,
+        None => cx.create(KvPair::new(key, affinity_in(AffinityState::PendingDeletion))).await?,
     };
     if held.block.is_empty() {
         match cx.delete(held.kv).await {
@@ -158,10 +175,7 @@ pub(super) async fn release(cx: &Cx, owner: &Owner, cidr: Cidr, rules: ReleaseRu
         held.block.disown();
         held.store(cx).await?;
     }
-    if let Some(row) = row {
-        forget_row(cx, row).await?;
-    }
-    Ok(())
+    Ok(forget_row(cx, row).await?)
 }
 
 /// Removes a block that nobody owns and nobody uses.

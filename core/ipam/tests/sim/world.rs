@@ -9,7 +9,7 @@ use calico_api::{IPPool, IPPoolSpec, IPReservation, Kind, Node, ObjectMeta};
 use calico_ipam::block::{Holding, handle_name};
 use calico_ipam::ops::{self, AssignArgs, AutoAssignArgs, AutoAssigned, ReleaseOptions, ReleaseOutcome};
 use calico_ipam::{Block, IpamError, Operation, Owner, ReadSet};
-use calico_model::ipam::{AllocationBlock, IpamConfig};
+use calico_model::ipam::{AffinityState, AllocationBlock, IpamConfig};
 use calico_model::{AffinityType, Key, KvPair, Value};
 use calico_net::Cidr;
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
@@ -284,6 +284,32 @@ impl World {
         }
     }
 
+    fn affinities(&self) -> Vec<(&Key, Option<AffinityState>)> {
+        let rows = self.store.entries.values().filter_map(|kv| match &kv.value {
+            Some(Value::BlockAffinity(affinity)) => Some((&kv.key, affinity.state)),
+            _ => None,
+        });
+        rows.collect()
+    }
+
+    /// Where nobody stopped half way, every owner has an affinity for its blocks and for nothing else.
+    fn check_owners(&mut self) {
+        let mut rows: BTreeSet<(SmolStr, Cidr)> = BTreeSet::new();
+        for (key, state) in self.affinities() {
+            if let Key::BlockAffinity { affinity, owner, cidr } = key
+                && state == Some(AffinityState::Confirmed)
+            {
+                rows.insert((Owner { affinity: *affinity, name: owner.clone() }.text(), *cidr));
+            }
+        }
+        let owned = self.stored_blocks().into_iter().filter_map(|b| Some((b.affinity.clone()?, b.cidr)));
+        let owned: BTreeSet<(SmolStr, Cidr)> = owned.collect();
+        if rows != owned {
+            let differ: Vec<_> = rows.symmetric_difference(&owned).collect();
+            self.ledger.borrow_mut().violations.push(format!("affinities and owners differ in {differ:?}"));
+        }
+    }
+
     /// Handle and sequence number of an address in use.
     pub fn holding(&self, ip: IpAddr) -> Option<(SmolStr, u64)> {
         let raw = self.stored_blocks().into_iter().find(|b| b.cidr.contains(ip))?;
@@ -338,6 +364,15 @@ impl World {
                 ));
             }
         }
+        for (key, state) in self.affinities() {
+            let Key::BlockAffinity { affinity, owner, cidr } = key else { continue };
+            let wanted = Owner { affinity: *affinity, name: owner.clone() }.text();
+            let stored = self.stored_blocks().into_iter().find(|b| b.cidr == *cidr);
+            let owned = stored.is_some_and(|b| b.affinity.as_ref() == Some(&wanted));
+            if state == Some(AffinityState::Confirmed) && !owned {
+                found.push(format!("{owner} has a confirmed affinity for {cidr}, which it does not own"));
+            }
+        }
         let in_use = self.in_use();
         let mut ledger = self.ledger.borrow_mut();
         for (ip, promise) in &ledger.live {
@@ -357,6 +392,9 @@ impl World {
     pub fn settle(&mut self, atomic: bool, total: usize, chooser: &mut dyn Chooser) {
         for slot in 0..self.slots.len() {
             self.run_alone(slot, chooser);
+        }
+        if self.clean {
+            self.check_owners();
         }
         let loose: Vec<SmolStr> = self.ledger.borrow().loose.iter().cloned().collect();
         for handle in loose {

@@ -237,7 +237,14 @@ impl<'a> Search<'a> {
         let result = match owner {
             Some(Some(owner)) if old => {
                 let rules = ReleaseRules { must_be_empty: true, sequence: Some(block.sequence()), cooldown };
-                affinity::release(cx, &owner, block.cidr(), rules).await
+                let mut patience = Patience(0);
+                loop {
+                    match affinity::release(cx, &owner, block.cidr(), rules).await {
+                        // The owner uses it by now. Looking again tells, and leaves its affinity in order.
+                        Err(Trouble::Retry) => patience.lost(cx).await?,
+                        other => break other,
+                    }
+                }
             }
             // Nobody's block that nobody uses is left over from a release that stopped short.
             None => affinity::remove_unowned(cx, block.cidr(), block.sequence(), cooldown).await,
