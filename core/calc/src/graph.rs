@@ -504,3 +504,6 @@ impl CalcGraph {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

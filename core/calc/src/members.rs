@@ -116,6 +116,17 @@ impl<K: NetKey> Family<K> {
         Self { refs: BTreeMap::new(), lengths: Vec::new() }
     }
 
+    /// Replaces everything by these contributions. Building at once is faster than one by one and packs tighter.
+    fn fill(&mut self, mut keys: Vec<K>) {
+        keys.sort_unstable();
+        let mut lengths: BTreeMap<u8, u32> = BTreeMap::new();
+        for group in keys.chunk_by(|a, b| a == b) {
+            *lengths.entry(group[0].length()).or_insert(0) += 1;
+        }
+        self.refs = keys.chunk_by(|a, b| a == b).map(|group| (group[0], group.len() as u32)).collect();
+        self.lengths = lengths.into_iter().collect();
+    }
+
     /// Counts one more contribution; true if the member is new.
     fn add(&mut self, key: K) -> bool {
         let refs = self.refs.entry(key).or_insert(0);
@@ -247,6 +258,32 @@ impl Members {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Fills an empty set with contributions.
+    pub(crate) fn fill(&mut self, contributions: impl Iterator<Item = Member>) {
+        match self {
+            Self::Nets { v4, v6 } => {
+                let (mut keys4, mut keys6) = (Vec::new(), Vec::new());
+                for member in contributions {
+                    let Member::Net(cidr) = member else { continue };
+                    let cidr = cidr.masked();
+                    match cidr.addr() {
+                        IpAddr::V4(a) => keys4.push(Key4::new(a, cidr.prefix_len())),
+                        IpAddr::V6(a) => keys6.push(Key6(a.octets(), cidr.prefix_len())),
+                    }
+                }
+                v4.fill(keys4);
+                v6.fill(keys6);
+            }
+            Self::Ports(refs) => {
+                for member in contributions {
+                    if let Member::IpPort { addr, protocol, port } = member {
+                        *refs.entry((addr, protocol, port)).or_insert(0) += 1;
+                    }
+                }
+            }
         }
     }
 

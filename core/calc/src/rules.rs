@@ -63,7 +63,7 @@ pub(crate) struct Original {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Extra {
     pub(crate) http: Option<Box<HttpMatch>>,
-    pub(crate) metadata: Option<Box<BTreeMap<String, String>>>,
+    pub(crate) metadata: Option<BTreeMap<String, String>>,
 }
 
 /// The rules of a policy or profile: inbound ones, then outbound ones.
@@ -226,8 +226,9 @@ impl RuleStore {
             not_icmp: rule.not_icmp,
             src: self.store_side(&rule.src, &mut |what, reason| report("source", what, reason)),
             dst: self.store_side(&rule.dst, &mut |what, reason| report("destination", what, reason)),
-            extra: (rule.http.is_some() || rule.metadata.is_some())
-                .then(|| Box::new(Extra { http: rule.http.clone(), metadata: rule.metadata.clone() })),
+            extra: (rule.http.is_some() || rule.metadata.is_some()).then(|| {
+                Box::new(Extra { http: rule.http.clone(), metadata: rule.metadata.as_deref().cloned() })
+            }),
         };
         if let Some(id) = self.rules.find(&stored) {
             self.rules.retain(id);

@@ -256,17 +256,16 @@ impl Sets {
             }
             slot.filled = true;
             slot.place = self.filing.file(items, &slot.selector, set);
-            let found = items.search(&slot.selector);
-            for &item in &found {
+            let mut contributions = Vec::new();
+            for item in items.search(&slot.selector) {
                 if let Some(matched) = items.matched_mut(item) {
                     matched.insert(set);
                 }
                 if let Some((nets, ports)) = items.contribution(item) {
-                    let content = &slot.content;
-                    let (members, overlaps) = (&mut slot.members, self.overlaps);
-                    each_member(content, nets, ports, |m| members.change(m, true, overlaps, &mut |_, _| {}));
+                    each_member(&slot.content, nets, ports, |member| contributions.push(member));
                 }
             }
+            slot.members.fill(contributions.into_iter());
             self.changed.insert(set);
         }
     }

@@ -92,6 +92,9 @@ proptest! {
                 .collect();
             prop_assert_eq!(&shown, &want);
             prop_assert_eq!(m.programmed(overlaps), want.into_iter().collect::<Vec<_>>());
+            let mut at_once = Members::nets();
+            at_once.fill(counts.iter().flat_map(|(c, n)| (0..*n).map(|_| Member::Net(*c))));
+            prop_assert_eq!(format!("{at_once:?}"), format!("{m:?}"));
         }
     }
 }

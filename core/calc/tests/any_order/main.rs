@@ -4,6 +4,8 @@
 //! values), split by flushes, repeated or reverted, the dataplane ends in one state: that of the last values told
 //! at once, and that which a naive evaluation of the last values gives. Every flush keeps the contract of messages.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 mod dataplane;
 mod oracle;
 mod world;
