@@ -258,11 +258,13 @@ proptest! {
                 }
                 Act::Free(ordinals, cooldown) => {
                     let released = free(&mut b, &ordinals, cooldown, at(seconds));
-                    for o in released.ordinals {
-                        prop_assert!(held.remove(&o).is_some());
-                        cooling.insert(o, seconds);
+                    for o in &released.ordinals {
+                        prop_assert!(held.remove(o).is_some());
+                        cooling.insert(*o, seconds);
                     }
-                    cooling.retain(|_, since| cooldown > 0 && seconds - *since <= i64::from(cooldown));
+                    if !released.ordinals.is_empty() {
+                        cooling.retain(|_, since| cooldown > 0 && seconds - *since <= i64::from(cooldown));
+                    }
                 }
                 Act::FreeHandle(h, cooldown) => {
                     let name = format!("h{h}");

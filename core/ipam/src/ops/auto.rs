@@ -18,7 +18,7 @@ use super::{
 };
 use crate::block::{HostReserved, Owner};
 use crate::error::{Failure, IpamError};
-use crate::machine::{Cx, Operation, ReadSet};
+use crate::machine::{Cx, Fault, Operation, ReadSet};
 use crate::pools::{self, Labels, Pool, PoolWishes};
 use crate::reservation::Reservations;
 
@@ -483,11 +483,21 @@ impl<'a> Search<'a> {
                     patience.lost(cx).await?;
                     self.candidates.push_front(Candidate { cidr, state: CandidateState::Lost });
                 }
-                Err(Trouble::Claimed | Trouble::Stale) => drop(self.owned.remove(&cidr)),
+                Err(Trouble::Claimed | Trouble::Stale) => self.lost_block(cx, cidr).await?,
                 Err(Trouble::Fatal(error)) => return Err(error),
             }
         }
         Ok(Taken::Addresses(Vec::new()))
+    }
+
+    /// Notes that a block is not the owner's any more, and lets go of its affinity.
+    async fn lost_block(&mut self, cx: &Cx, cidr: Cidr) -> Result<(), IpamError> {
+        self.owned.remove(&cidr);
+        match cx.commit().await {
+            Err(Fault::Failed(failure)) => Err(IpamError::Store(failure)),
+            // Whoever changed the affinity first has use for it.
+            _ => Ok(()),
+        }
     }
 
     /// The next block of the owner to look at. Reads a few blocks at once.

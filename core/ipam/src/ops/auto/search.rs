@@ -92,7 +92,7 @@ impl<'a> Search<'a> {
                     patience.lost(cx).await?;
                     self.candidates.push_front(Candidate { cidr, state: CandidateState::Lost });
                 }
-                Err(Trouble::Claimed | Trouble::Stale) => drop(self.owned.remove(&cidr)),
+                Err(Trouble::Claimed | Trouble::Stale) => self.lost_block(cx, cidr).await?,
                 Err(Trouble::Fatal(error)) if affinity::is_store_failure(&error).is_none() => {}
                 Err(Trouble::Fatal(error)) => return Err(error),
             }
