@@ -1,6 +1,6 @@
 //! etcd, version 3 of its API.
 //!
-//! Owns: settings of the connection (`options`), which server to ask and what to do when it does not answer
+//! Owns: settings of the connection (`options`), addresses of servers (`names`), which server to ask and what to do when it does not answer
 //! (`servers`), the database operations (this module), and streams that survive the loss of a connection (`watch`).
 //! Invariants: nothing waits for ever; a write that may have happened is never sent a second time; an error of the
 //! connection names the servers.
@@ -15,6 +15,7 @@ use etcd_client::{
 use crate::StoreError;
 use crate::raw::{self, RawCondition, RawEntry, RawEvents, RawOutcome, RawStore, RawTxn, RawWrite};
 
+mod names;
 mod options;
 mod servers;
 mod watch;

@@ -53,7 +53,7 @@ impl MemoryRaw {
 
     /// An empty store.
     pub fn new() -> Self {
-        let state = State { revision: 1, ..State::default() };
+        let state = State { revision: 1, compacted: 1, ..State::default() };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), revision: watch::Sender::new(1) }) }
     }
 

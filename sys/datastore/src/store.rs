@@ -51,12 +51,6 @@ impl<R: RawStore> Store<R> {
         let conditions = condition.into_iter().collect();
         self.raw.commit(RawTxn { conditions, writes: vec![write], report_conflict: true }).await
     }
-
-    /// The entry as a later read would return it.
-    fn written(key: Key, bytes: &[u8], revision: u64) -> Result<KvPair, StoreError> {
-        let value = codec::decode_value(&key, bytes).map_err(|e| unreadable(&key, bytes, &e))?;
-        Ok(KvPair { key, value: Some(value), revision: revision.into(), uid: None, ttl: None })
-    }
 }
 
 #[async_trait]
@@ -68,7 +62,7 @@ impl<R: RawStore> Backend for Store<R> {
     async fn create(&self, kv: KvPair) -> Result<KvPair, StoreError> {
         let (path, bytes, put) = encode(&kv)?;
         match self.write(Some(RawCondition::Absent(path)), put).await? {
-            RawOutcome::Committed { revision, .. } => Self::written(kv.key, &bytes, revision),
+            RawOutcome::Committed { revision, .. } => written(kv.key, &bytes, revision),
             RawOutcome::Conflict { current } => {
                 let existing = current_pair(&kv.key, current).map(Box::new);
                 Err(StoreError::AlreadyExists { id: id(&kv.key), existing })
@@ -80,7 +74,7 @@ impl<R: RawStore> Backend for Store<R> {
         let wanted = parse_revision(&kv.revision)?;
         let (path, bytes, put) = encode(&kv)?;
         match self.write(Some(RawCondition::Revision(path, wanted)), put).await? {
-            RawOutcome::Committed { revision, .. } => Self::written(kv.key, &bytes, revision),
+            RawOutcome::Committed { revision, .. } => written(kv.key, &bytes, revision),
             RawOutcome::Conflict { current } => Err(conflict(&kv.key, current)),
         }
     }
@@ -88,7 +82,7 @@ impl<R: RawStore> Backend for Store<R> {
     async fn apply(&self, kv: KvPair) -> Result<KvPair, StoreError> {
         let (_, bytes, put) = encode(&kv)?;
         match self.write(None, put).await? {
-            RawOutcome::Committed { revision, .. } => Self::written(kv.key, &bytes, revision),
+            RawOutcome::Committed { revision, .. } => written(kv.key, &bytes, revision),
             RawOutcome::Conflict { current } => Err(conflict(&kv.key, current)),
         }
     }
@@ -278,7 +272,13 @@ fn readable(options: &ListOptions, entries: Vec<RawEntry>) -> Vec<KvPair> {
 }
 
 fn decode(key: Key, entry: &RawEntry) -> Result<KvPair, StoreError> {
-    Store::<crate::MemoryRaw>::written(key, &entry.value, entry.modified)
+    written(key, &entry.value, entry.modified)
+}
+
+/// The entry as a later read would return it.
+fn written(key: Key, bytes: &[u8], revision: u64) -> Result<KvPair, StoreError> {
+    let value = codec::decode_value(&key, bytes).map_err(|e| unreadable(&key, bytes, &e))?;
+    Ok(KvPair { key, value: Some(value), revision: revision.into(), uid: None, ttl: None })
 }
 
 /// As [`decode`], but a value that cannot be read is left out.

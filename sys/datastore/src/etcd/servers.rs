@@ -10,6 +10,7 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::options::{EtcdOptions, invalid};
-use super::{Answer, raw};
+use super::{Answer, names, raw};
 use crate::StoreError;
 
 /// HTTP/2 pings on a connection, and how long one may stay without answer.
@@ -55,7 +56,10 @@ struct Shared {
 /// One server and its connection.
 struct Server {
     url: String,
+    /// The name to look up, where the URL has no address, and the port.
+    name: Option<(String, u16)>,
     options: ConnectOptions,
+    connect_timeout: Duration,
     clients: Mutex<Option<Clients>>,
 }
 
@@ -163,25 +167,29 @@ impl Servers {
             }
             let turn = self.shared.current.load(Ordering::Relaxed);
             let server = &self.shared.list[turn % self.shared.list.len()];
-            let attempt = async { request(server.clients().await?).await };
+            let attempt = async {
+                let clients = server.clients().await?;
+                request(clients).await.map_err(|error| fault(&error, at))
+            };
             let reason = match tokio::time::timeout_at(deadline, attempt).await {
                 Ok(Ok(answer)) => {
                     self.shared.reached.store(true, Ordering::Relaxed);
                     return Ok(answer);
                 }
-                Ok(Err(error)) => match fault(&error, at) {
-                    Fault::Refused(error) => {
-                        self.shared.reached.store(true, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                    Fault::Broken(reason) if !repeatable => {
-                        return Err(self.unreachable(format!(
-                            "{}: {reason}; the write may or may not have happened",
-                            server.url
-                        )));
-                    }
-                    Fault::Broken(reason) | Fault::NotSent(reason) => reason,
-                },
+                Ok(Err(Fault::Refused(error))) => {
+                    self.shared.reached.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+                Ok(Err(Fault::Broken(reason))) if !repeatable => {
+                    let url = &server.url;
+                    let reason = format!("{url}: {reason}; the write may or may not have happened");
+                    return Err(self.unreachable(reason));
+                }
+                Ok(Err(Fault::Broken(reason))) => reason,
+                Ok(Err(Fault::NotSent(reason))) => {
+                    server.forget_address();
+                    reason
+                }
                 Err(_) => {
                     self.next_server(turn);
                     let limit = self.shared.timeout.as_secs_f32();
@@ -229,6 +237,7 @@ impl Server {
             return Err(StoreError::Config(format!("etcd endpoint {endpoint:?} is not a URL of a server")));
         }
         let url = format!("{}://{address}", if plain { "http" } else { "https" });
+        let (host, port) = names::host_and_port(address, plain);
         let mut connect = ConnectOptions::new()
             .with_connect_timeout(connect_timeout)
             .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
@@ -244,22 +253,30 @@ impl Server {
             if let Some((cert, key)) = &options.tls.identity {
                 tls = tls.identity(Identity::from_pem(cert, key));
             }
-            // An IPv6 address stands in brackets in a URL, but not in a certificate.
-            if let Some(rest) = address.strip_prefix('[') {
-                tls = tls.domain_name(rest.split(']').next().unwrap_or(rest));
-            }
+            // Not that of the URL: an IPv6 address stands in brackets there, and a name is looked up before.
+            tls = tls.domain_name(host.clone());
             connect = connect.with_tls(tls);
         }
-        Ok(Self { url, options: connect, clients: Mutex::new(None) })
+        let name = host.parse::<IpAddr>().is_err().then_some((host, port));
+        Ok(Self { url, name, options: connect, connect_timeout, clients: Mutex::new(None) })
     }
 
-    async fn clients(&self) -> Answer<Clients> {
+    async fn clients(&self) -> Result<Clients, Fault> {
         let known = self.clients.lock().clone();
         if let Some(clients) = known {
             return Ok(clients);
         }
+        let url = match &self.name {
+            None => self.url.clone(),
+            Some((host, port)) => {
+                let ip = names::reachable(host, *port, self.connect_timeout).await.map_err(Fault::NotSent)?;
+                let scheme = self.url.split("://").next().unwrap_or_default();
+                format!("{scheme}://{}", SocketAddr::new(ip, *port))
+            }
+        };
         // Talks to the server only if there is a user to authenticate.
-        let client = Client::connect([&self.url], Some(self.options.clone())).await?;
+        let client =
+            Client::connect([url], Some(self.options.clone())).await.map_err(|error| fault(&error, None))?;
         let clients = Clients {
             kv: client.kv_client().max_decoding_message_size(usize::MAX),
             lease: client.lease_client(),
@@ -267,6 +284,13 @@ impl Server {
         };
         *self.clients.lock() = Some(clients.clone());
         Ok(clients)
+    }
+
+    /// Has a name looked up again.
+    fn forget_address(&self) {
+        if self.name.is_some() {
+            self.clients.lock().take();
+        }
     }
 }
 

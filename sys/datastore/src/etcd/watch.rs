@@ -104,7 +104,7 @@ impl Changes {
         }
         if response.canceled() {
             let reason = response.cancel_reason();
-            if reason.contains("permission denied") || reason.contains("auth") {
+            if reason.contains("permission denied") {
                 return Err(StoreError::Unauthorized(reason.to_owned()));
             }
             return Ok(None);
@@ -134,21 +134,24 @@ impl RawEvents for Changes {
                     }
                 };
                 let response = match stream.message().await {
-                    Ok(Some(response)) => response,
-                    Ok(None) => {
-                        self.stream = None;
-                        continue;
-                    }
+                    Ok(response) => response,
                     Err(error) => {
                         tracing::debug!(%error, "a watch of etcd broke");
-                        self.stream = None;
-                        continue;
+                        None
                     }
                 };
-                match self.take(&response).await? {
+                let events = match response {
+                    Some(response) => self.take(&response).await?,
+                    None => None,
+                };
+                match events {
                     Some(events) if events.is_empty() => {}
                     Some(events) => return Ok(events),
-                    None => self.stream = None,
+                    None => {
+                        self.stream = None;
+                        // Not in a busy loop, should the server end every watch at once.
+                        tokio::time::sleep(PAUSE).await;
+                    }
                 }
             }
         };
