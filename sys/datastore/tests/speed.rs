@@ -17,10 +17,14 @@ fn handle(name: &str, count: u64) -> KvPair {
     KvPair::new(Key::IpamHandle(name.into()), Value::IpamHandle(handle.into()))
 }
 
+fn print(line: &str) {
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
 fn say(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let (half, most) = (times[times.len() / 2], times[times.len() * 95 / 100]);
-    writeln!(std::io::stderr(), "{what}: p50 {half:?}, p95 {most:?} of {}", times.len()).unwrap();
+    print(&format!("{what}: p50 {half:?}, p95 {most:?} of {}\n", times.len()));
 }
 
 async fn measure(name: &str, store: Arc<dyn Backend>) {
@@ -67,7 +71,7 @@ async fn measure(name: &str, store: Arc<dyn Backend>) {
             task.await.unwrap();
         }
         let rate = f64::from(writers * 50) / started.elapsed().as_secs_f64();
-        writeln!(std::io::stderr(), "{name}: {writers} writers: {rate:.0} writes/s").unwrap();
+        print(&format!("{name}: {writers} writers: {rate:.0} writes/s\n"));
     }
 }
 
