@@ -1,25 +1,35 @@
 //! Sets of small integers that stay small in memory.
 //!
 //! Owns: [`IdSet`], used for posting lists (which items carry a label), filings (which selectors ask for one)
-//! and matches. Most such sets hold nothing or one number, some hold a third of all items; each size has its
-//! own form, and a number costs between two bytes and a bit in the large ones.
+//! and matches. Most such sets hold few numbers, some hold a third of all items; each size has its own form: up to
+//! three numbers take no memory of their own, and in the large ones a number costs between two bytes and a bit.
 //! Invariant: iteration is in ascending order.
 
+const FEW_MAX: usize = 3;
 const SMALL_MAX: usize = 32;
 const ARRAY_MAX: usize = 4096;
 const BITS_MIN: u32 = 2048;
 const WORDS: usize = 1024;
 
 /// A set of `u32`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) enum IdSet {
-    #[default]
-    Empty,
-    One(u32),
-    /// Sorted; 2 to [`SMALL_MAX`] numbers. A box around the vector keeps the enum at 16 bytes.
+    /// The first `len` of `ids`, sorted.
+    Few {
+        len: u8,
+        ids: [u32; FEW_MAX],
+    },
+    /// Sorted; more than [`FEW_MAX`], at most [`SMALL_MAX`] numbers. A box around the vector keeps the enum at 16
+    /// bytes.
     #[expect(clippy::box_collection, reason = "a bare vector would double the size of every set")]
     Small(Box<Vec<u32>>),
     Large(Box<Large>),
+}
+
+impl Default for IdSet {
+    fn default() -> Self {
+        Self::EMPTY
+    }
 }
 
 /// Numbers grouped by their upper half.
@@ -60,11 +70,13 @@ fn insert_tight<T>(v: &mut Vec<T>, at: usize, value: T) {
 // === impl IdSet ===
 
 impl IdSet {
+    /// The set without members.
+    pub(crate) const EMPTY: Self = Self::Few { len: 0, ids: [0; FEW_MAX] };
+
     /// Number of members.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Empty => 0,
-            Self::One(_) => 1,
+            Self::Few { len, .. } => usize::from(*len),
             Self::Small(v) => v.len(),
             Self::Large(large) => large.len,
         }
@@ -72,14 +84,13 @@ impl IdSet {
 
     /// True if nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, Self::Empty)
+        self.len() == 0
     }
 
     /// True if `id` is in it.
     pub(crate) fn contains(&self, id: u32) -> bool {
         match self {
-            Self::Empty => false,
-            Self::One(one) => *one == id,
+            Self::Few { len, ids } => ids[..usize::from(*len)].contains(&id),
             Self::Small(v) => v.binary_search(&id).is_ok(),
             Self::Large(large) => large.contains(id),
         }
@@ -88,9 +99,20 @@ impl IdSet {
     /// Adds `id`; false if it was there.
     pub(crate) fn insert(&mut self, id: u32) -> bool {
         match self {
-            Self::Empty => *self = Self::One(id),
-            Self::One(one) if *one == id => return false,
-            Self::One(one) => *self = Self::Small(Box::new(vec![id.min(*one), id.max(*one)])),
+            Self::Few { len, ids } => {
+                let used = usize::from(*len);
+                let Err(at) = ids[..used].binary_search(&id) else { return false };
+                if used < FEW_MAX {
+                    ids.copy_within(at..used, at + 1);
+                    ids[at] = id;
+                    *len += 1;
+                } else {
+                    let mut v = Vec::with_capacity(FEW_MAX + 1);
+                    v.extend_from_slice(ids);
+                    v.insert(at, id);
+                    *self = Self::Small(Box::new(v));
+                }
+            }
             Self::Small(v) => match v.binary_search(&id) {
                 Ok(_) => return false,
                 Err(at) if v.len() < SMALL_MAX => insert_tight(v, at, id),
@@ -111,18 +133,17 @@ impl IdSet {
     /// Takes `id` out; false if it was not there.
     pub(crate) fn remove(&mut self, id: u32) -> bool {
         match self {
-            Self::Empty => return false,
-            Self::One(one) => {
-                if *one != id {
-                    return false;
-                }
-                *self = Self::Empty;
+            Self::Few { len, ids } => {
+                let used = usize::from(*len);
+                let Ok(at) = ids[..used].binary_search(&id) else { return false };
+                ids.copy_within(at + 1..used, at);
+                *len -= 1;
             }
             Self::Small(v) => {
                 let Ok(at) = v.binary_search(&id) else { return false };
                 v.remove(at);
-                if let [one] = v[..] {
-                    *self = Self::One(one);
+                if v.len() <= FEW_MAX {
+                    *self = Self::from_sorted(&std::mem::take(&mut **v));
                 }
             }
             Self::Large(large) => {
@@ -132,7 +153,7 @@ impl IdSet {
                 if large.len <= SMALL_MAX / 2 {
                     let mut all = Vec::with_capacity(large.len);
                     large.for_each(&mut |id| all.push(id));
-                    *self = Self::Small(Box::new(all));
+                    *self = Self::from_sorted(&all);
                 }
             }
         }
@@ -142,8 +163,7 @@ impl IdSet {
     /// Calls `f` with each member in ascending order.
     pub(crate) fn for_each(&self, mut f: impl FnMut(u32)) {
         match self {
-            Self::Empty => {}
-            Self::One(one) => f(*one),
+            Self::Few { len, ids } => ids[..usize::from(*len)].iter().for_each(|&id| f(id)),
             Self::Small(v) => v.iter().for_each(|&id| f(id)),
             Self::Large(large) => large.for_each(&mut f),
         }
@@ -163,14 +183,17 @@ impl IdSet {
     }
 
     /// The set of ascending, unique `ids`.
-    pub(crate) fn from_sorted(ids: &[u32]) -> Self {
-        match ids {
-            [] => Self::Empty,
-            [one] => Self::One(*one),
-            few if few.len() <= SMALL_MAX => Self::Small(Box::new(few.to_vec())),
-            many => {
+    pub(crate) fn from_sorted(list: &[u32]) -> Self {
+        match list.len() {
+            0..=FEW_MAX => {
+                let mut ids = [0; FEW_MAX];
+                ids[..list.len()].copy_from_slice(list);
+                Self::Few { len: list.len() as u8, ids }
+            }
+            len if len <= SMALL_MAX => Self::Small(Box::new(list.to_vec())),
+            _ => {
                 let mut large = Large { len: 0, chunks: Vec::new() };
-                for &id in many {
+                for &id in list {
                     large.insert(id);
                 }
                 Self::Large(Box::new(large))
@@ -365,7 +388,7 @@ mod tests {
                 check(&set, &model);
             }
         }
-        assert!(matches!(set, IdSet::Empty));
+        assert!(matches!(set, IdSet::Few { len: 0, .. }));
     }
 
     proptest! {

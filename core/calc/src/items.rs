@@ -252,7 +252,7 @@ impl Items {
             key,
             labels: Box::default(),
             nets: Nets::None,
-            matched: IdSet::Empty,
+            matched: IdSet::EMPTY,
             list,
             ports: None,
         });
@@ -266,7 +266,7 @@ impl Items {
         if let Some(&list) = self.list_ids.get(&ids) {
             return list;
         }
-        let list = self.lists.insert(List { profiles: ids.clone(), items: IdSet::Empty });
+        let list = self.lists.insert(List { profiles: ids.clone(), items: IdSet::EMPTY });
         for &profile in &ids {
             if let Some(profile) = self.profiles.get_mut(profile) {
                 profile.lists.insert(list);
@@ -296,7 +296,7 @@ impl Items {
         if let Some(&id) = self.profile_ids.get(name) {
             return id;
         }
-        let profile = Profile { name: name.clone(), labels: Box::default(), lists: IdSet::Empty };
+        let profile = Profile { name: name.clone(), labels: Box::default(), lists: IdSet::EMPTY };
         let id = self.profiles.insert(profile);
         self.profile_ids.insert(name.clone(), id);
         id

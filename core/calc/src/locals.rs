@@ -70,7 +70,7 @@ impl Locals {
         let local = self.locals.entry(id.clone()).or_insert_with(|| Local {
             item,
             endpoint: None,
-            policies: IdSet::Empty,
+            policies: IdSet::EMPTY,
             rematch: true,
             render: true,
             sent: None,

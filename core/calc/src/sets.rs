@@ -79,7 +79,7 @@ impl Sets {
             filing: Filing::default(),
             overlaps,
             fresh: Vec::new(),
-            changed: IdSet::Empty,
+            changed: IdSet::EMPTY,
             unused: Vec::new(),
             scratch: Vec::new(),
         }

@@ -154,6 +154,34 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     vec(rule(), 0..3)
 }
 
+/// A policy of which nothing changes but its order.
+fn ordered_policy() -> impl Strategy<Value = Policy> {
+    select(vec![None, Some(1.0), Some(2.0), Some(3.0)]).prop_map(|order| Policy {
+        tier: "t1".into(),
+        order,
+        namespace: SmolStr::default(),
+        selector: "all()".into(),
+        ingress: true,
+        egress: false,
+        inbound_rules: vec![],
+        outbound_rules: vec![],
+        untracked: false,
+        pre_dnat: false,
+        apply_on_forward: false,
+        staged_action: None,
+        performance_hints: vec![],
+    })
+}
+
+/// A node of which nothing changes but its address.
+fn addressed_node() -> impl Strategy<Value = Node> {
+    select(vec!["10.9.0.1/24", "10.9.0.2/24", "10.9.1.1/24"]).prop_map(|address| {
+        let mut node = Node::default();
+        node.spec.bgp = Some(NodeBgpSpec { ipv4_address: address.into(), ..NodeBgpSpec::default() });
+        node
+    })
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
     let order = select(vec![None, Some(1.0), Some(2.0), Some(f64::NAN)]);
     let flags =
@@ -229,7 +257,8 @@ fn set() -> impl Strategy<Value = NetworkSet> {
 }
 
 fn pool() -> impl Strategy<Value = (Key, Option<Value>)> {
-    let mode = || select(vec![EncapMode::Never, EncapMode::Always, EncapMode::CrossSubnet]);
+    use EncapMode::{Always, CrossSubnet, Never};
+    let mode = || select(vec![Never, Always, CrossSubnet, CrossSubnet]);
     let cidr = select(vec!["10.1.0.0/16", "10.2.0.0/16", "fd00::/64"]);
     let uses = select(vec![vec!["Workload", "Tunnel"], vec!["LoadBalancer"]]);
     (cidr, mode(), mode(), any::<bool>(), uses, any::<bool>()).prop_map(
@@ -355,20 +384,20 @@ pub fn step() -> impl Strategy<Value = Step> {
         .prop_map(|(name, tier)| {
             (Key::Tier(name), tier.map(|(order, default_pass)| Value::Tier(Tier { order, default_pass })))
         });
-    let node = (nodes(), option::weighted(0.8, node()))
+    let node = (nodes(), option::weighted(0.8, prop_oneof![node(), addressed_node()]))
         .prop_map(|(name, node)| (Key::resource(Kind::Node, "", name), node.map(Value::resource)));
     let wrong = policy_key.clone().prop_map(|key| (key, Some(Value::Bool(true))));
     prop_oneof![
         8 => change!(workload_key, workload(), WorkloadEndpoint),
         3 => change!(host_key, host(), HostEndpoint),
         4 => change!(text(&["s1", "s2", "ns/s3"]).prop_map(Key::NetworkSet), set(), NetworkSet),
-        8 => change!(policy_key, policy(), Policy),
+        8 => change!(policy_key, prop_oneof![policy(), ordered_policy()], Policy),
         3 => change!(profile().prop_map(Key::ProfileLabels), labels(), ProfileLabels),
         3 => change!(profile().prop_map(Key::ProfileRules), profile_rules, ProfileRules),
         2 => tier,
         2 => pool(),
         3 => block(),
-        2 => node,
+        4 => node,
         2 => setting(),
         1 => wrong,
     ]
