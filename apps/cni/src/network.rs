@@ -63,10 +63,10 @@ impl Wiring<'_> {
             tracing::info!(interface = self.host_name, "Old host interface deleted");
         }
         let result = self.make(&mut host, &host_ns, container);
-        if result.is_err() {
-            if let Err(error) = host.delete_link_by_name(self.host_name) {
-                tracing::error!(interface = self.host_name, %error, "Half made interface could not be deleted");
-            }
+        if result.is_err()
+            && let Err(error) = host.delete_link_by_name(self.host_name)
+        {
+            tracing::error!(interface = self.host_name, %error, "Half made interface could not be deleted");
         }
         result
     }

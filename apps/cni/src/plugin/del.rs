@@ -43,22 +43,25 @@ impl Call<'_> {
             tracing::info!("Container is not wired under this interface and network, nothing to do");
             return Ok(());
         }
+        let found_answer = found.is_some();
         let endpoint = match found {
             Some(Found::Ours(endpoint)) => Some(endpoint),
             _ => None,
         };
-        let known = found_anything(&store, &troubles);
+        // Without the store's answer only an address manager outside of it can be told.
+        let may_release = found_answer || !self.uses_own_ipam();
         let gone = self.delete_interface(&workload, endpoint.as_deref(), container.as_ref());
         let interface_gone = gone.map_err(|error| troubles.push(error)).is_ok();
-        if let (Some(store), Some(endpoint)) = (&store, endpoint) {
-            if let Err(error) = delete_endpoint(store, *endpoint) {
-                troubles.push(error);
-            }
+        if let (Some(store), Some(endpoint)) = (&store, endpoint)
+            && let Err(error) = delete_endpoint(store, *endpoint)
+        {
+            troubles.push(error);
         }
-        if interface_gone && known {
-            if let Err(error) = self.release(store.as_ref(), &workload) {
-                troubles.push(error);
-            }
+        if interface_gone
+            && may_release
+            && let Err(error) = self.release(store.as_ref(), &workload)
+        {
+            troubles.push(error);
         }
         match troubles.len() {
             0 => Ok(()),
@@ -150,12 +153,6 @@ impl Call<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// True if the store was asked and answered, or was not reached at all: then an address manager outside the store
-/// can still be told.
-fn found_anything(store: &Option<Store>, troubles: &[PluginError]) -> bool {
-    store.is_none() || troubles.is_empty()
 }
 
 /// Deletes the endpoint, as long as it stays this container's.
