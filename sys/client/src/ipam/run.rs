@@ -75,22 +75,44 @@ async fn read_one_by_one(backend: &dyn Backend, set: &ReadSet) -> Answers {
     }
 }
 
-/// Reads the lists, then all keys at one revision.
+/// Reads everything side by side, the keys at one revision.
+///
+/// What an operation may conclude from a block depends on having seen its affinity no later. An affinity that is
+/// younger than the keys' revision may have been read too late, so then the keys are read again.
 async fn read_together(backend: &dyn Backend, transactions: &dyn Transactions, set: &ReadSet) -> Answers {
-    let lists = read_lists(backend, &set.lists).await;
-    let keys = match transactions.get_many(&set.keys).await {
-        Ok((found, _)) => found.into_iter().map(Ok).collect(),
+    let (lists, (mut keys, revision)) =
+        join(read_lists(backend, &set.lists), read_keys(backend, transactions, &set.keys)).await;
+    let younger = |kv: &KvPair| {
+        matches!(kv.key, Key::BlockAffinity { .. })
+            && kv.revision.as_u64() > revision.as_ref().and_then(Revision::as_u64)
+    };
+    if !set.keys.is_empty() && lists.iter().flatten().flatten().any(younger) {
+        keys = read_keys(backend, transactions, &set.keys).await.0;
+    }
+    Answers { keys, lists }
+}
+
+/// Entries and the revision they were read at, if it was one.
+async fn read_keys(
+    backend: &dyn Backend,
+    transactions: &dyn Transactions,
+    keys: &[Key],
+) -> (Vec<Result<Option<KvPair>, Failure>>, Option<Revision>) {
+    if keys.is_empty() {
+        return (Vec::new(), None);
+    }
+    match transactions.get_many(keys).await {
+        Ok((found, revision)) => (found.into_iter().map(Ok).collect(), Some(revision)),
         // One entry that cannot be read spoils them all; alone each has its own answer.
         Err(StoreError::Parse { .. }) => {
-            let mut keys = Vec::with_capacity(set.keys.len());
-            for key in &set.keys {
-                keys.push(get(backend, key).await);
+            let mut found = Vec::with_capacity(keys.len());
+            for key in keys {
+                found.push(get(backend, key).await);
             }
-            keys
+            (found, None)
         }
-        Err(error) => vec![Err(Failure::new(error)); set.keys.len()],
-    };
-    Answers { keys, lists }
+        Err(error) => (vec![Err(Failure::new(error)); keys.len()], None),
+    }
 }
 
 async fn get(backend: &dyn Backend, key: &Key) -> Result<Option<KvPair>, Failure> {
@@ -138,5 +160,6 @@ fn fault(error: StoreError) -> Fault {
 /// again and again.
 async fn pause(attempt: u32) {
     let longest = FIRST_PAUSE.saturating_mul(1 << attempt.min(8)).min(LONGEST_PAUSE);
-    tokio::time::sleep(longest.mul_f64(rand::rng().random::<f64>())).await;
+    let part: f64 = rand::rng().random();
+    tokio::time::sleep(longest.mul_f64(part)).await;
 }
