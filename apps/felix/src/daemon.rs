@@ -255,7 +255,13 @@ fn serve(
     let dataplane_thread = {
         let (params, health, stop) = (params.clone(), health.clone(), stop.clone());
         let registry = registry.clone();
-        spawn("dataplane", &verdicts, move || dataplane::run(params, &messages, &health, &registry, &stop))?
+        let last_word = verdicts.clone();
+        spawn("dataplane", &verdicts, move || {
+            if let Err(error) = dataplane::run(params, messages, &health, &registry, &stop) {
+                tracing::error!(%error, "the dataplane cannot start");
+                last_word.say(Verdict::Exit(1));
+            }
+        })?
     };
 
     let verdict = runtime.block_on(verdicts.wait());

@@ -5,4 +5,13 @@
 //! Always holds: nothing touches the kernel before the store's content is complete; an end or a crash takes nothing
 //! out of the kernel; a start changes only what differs.
 
+mod bucket;
+mod calc_thread;
 pub mod config;
+mod daemon;
+pub mod dataplane;
+mod metrics;
+mod tracker;
+mod verdict;
+
+pub use daemon::run;

@@ -73,8 +73,12 @@ pub struct Params {
     pub external_nodes: Vec<Cidr>,
     /// Workloads may name source prefixes that they spoof.
     pub source_spoofing: bool,
+    /// Workloads may have floating addresses (those of OpenStack always do).
+    pub floating_ips: bool,
     /// Folder of the endpoint status files.
     pub status_prefix: String,
+    /// File that tells the CNI plugin the MTU for workloads; empty for none.
+    pub mtu_file: String,
 }
 
 // === impl Params ===
@@ -177,7 +181,9 @@ impl Params {
             ip_forwarding: r.word("IPForwarding", true, &[("Enabled", true), ("Disabled", false)]),
             external_nodes: r.cidrs("ExternalNodesCIDRList"),
             source_spoofing: r.word("WorkloadSourceSpoofing", false, &[("Any", true), ("Disabled", false)]),
+            floating_ips: r.word("FloatingIPs", false, &[("Enabled", true), ("Disabled", false)]),
             status_prefix: r.text("EndpointStatusPathPrefix", "/var/run/calico"),
+            mtu_file: r.text("MTUFile", "/var/lib/calico/mtu"),
         };
         (params, r.bad)
     }
