@@ -6,14 +6,15 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use calico_cni::PluginKind;
 use dispatch::{Call, dispatch};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let cni = std::env::var_os("CNI_COMMAND").is_some();
     match dispatch(&args, cni) {
-        Call::CniPlugin(args) => calico_cni::run(calico_cni::Plugin::Calico, &args),
-        Call::CniIpam(args) => calico_cni::run(calico_cni::Plugin::Ipam, &args),
+        Call::CniPlugin(args) => calico_cni::run(PluginKind::Calico, &text(args)),
+        Call::CniIpam(args) => calico_cni::run(PluginKind::CalicoIpam, &text(args)),
         Call::Ctl { name, args } => calico_ctl::run(&name, &args),
         Call::Felix(args) => calico_felix::run(&args),
         Call::Lab(args) => calico_lab::run(&args),
@@ -34,4 +35,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Arguments as text; what is no Unicode is shown as well as it can be.
+fn text(args: Vec<OsString>) -> Vec<String> {
+    args.into_iter().map(|a| a.to_string_lossy().into_owned()).collect()
 }

@@ -51,11 +51,6 @@ impl ConfigTracker {
         }
     }
 
-    /// This node's name.
-    pub fn hostname(&self) -> &SmolStr {
-        &self.hostname
-    }
-
     /// Takes a change from the store; those that are no settings are left alone.
     pub fn on_update(&mut self, update: &Update) {
         let text = match &update.kv.value {

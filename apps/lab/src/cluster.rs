@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use calico_api::{FelixConfiguration, IPPool, NodeBgpSpec, Resource as _};
+use calico_api::{FelixConfiguration, IPPool, NodeBgpSpec};
 use calico_client::Client;
 use calico_client::ipam::{AutoAssignArgs, IpamClient};
 use calico_model::kubernetes::namespace_profile;
@@ -259,17 +259,20 @@ async fn tunnel_addresses(client: &Client, scenario: &Scenario, node: &str) -> R
         };
         let v4 = version == IpVersion::V4;
         let args = AutoAssignArgs {
-            num4: usize::from(v4),
-            num6: usize::from(!v4),
+            num4: u32::from(v4),
+            num6: u32::from(!v4),
             handle: Some(tunnel.handle(node).into()),
-            attrs: [("node".into(), node.into()), ("type".into(), tunnel.attribute().into())].into(),
-            hostname: node.into(),
-            ipv4_pools: if v4 { pools.clone() } else { Vec::new() },
-            ipv6_pools: if v4 { Vec::new() } else { pools },
+            attributes: [("node".into(), node.into()), ("type".into(), tunnel.attribute().into())].into(),
+            host: node.into(),
+            pools4: if v4 { pools.clone() } else { Vec::new() },
+            pools6: if v4 { Vec::new() } else { pools },
             intended_use: "Tunnel".into(),
             ..AutoAssignArgs::default()
         };
-        let assigned = ipam.auto_assign(&args).await?;
+        let assigned = ipam.auto_assign(args).await;
+        if let Some(error) = assigned.error {
+            return Err(error.into());
+        }
         let family = if v4 { assigned.v4 } else { assigned.v6 };
         let ip = family.and_then(|f| f.ips.first().map(Cidr::addr));
         let ip = ip.ok_or_else(|| LabError::Unexpected(format!("no tunnel address left for {node}")))?;

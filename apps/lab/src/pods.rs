@@ -220,6 +220,7 @@ fn network_config(
         "name": "calico-lab",
         "type": "calico",
         "nodename": pod.node,
+        "nodename_file_optional": true,
         "log_level": "info",
         "log_file_path": folder.join(format!("cni-{}.log", pod.node)),
         "ipam": ipam,
