@@ -65,13 +65,13 @@ pub(crate) struct Core<N, R> {
     surroundings_dirty: bool,
     fixed_chains_dirty: bool,
     node_set_up: bool,
-    /// Refusals that were logged.
-    refused: HashSet<String>,
+    /// Refusals that were logged: table, and what.
+    refused: HashSet<(&'static str, String)>,
 }
 
 // === impl Core ===
 
-impl<N: NftKernel, R: NetKernel> Core<N, R> {
+impl<N: NftKernel + Send, R: NetKernel> Core<N, R> {
     pub(crate) fn new(
         params: Arc<Params>,
         nft_kernel: impl Fn() -> Result<N, DataplaneError>,
@@ -253,9 +253,11 @@ impl<N: NftKernel, R: NetKernel> Core<N, R> {
         self.share_link_changes();
         self.look_around(&mut report);
         self.resolve();
+        // A device that is not needed goes while the rules that guard it stand, a new one comes after them.
+        self.apply_tunnels(now, false, &mut report);
         self.apply_filters(&mut report);
         self.set_up_node(&mut report);
-        self.apply_tunnels(now, &mut report);
+        self.apply_tunnels(now, true, &mut report);
         let mut refused_parameters = Vec::new();
         report.writes.sysctls += self.workloads.configure(&self.sysctl, &self.links, &mut refused_parameters);
         report.failures.extend(refused_parameters.into_iter().map(Failure::from));
@@ -319,7 +321,9 @@ impl<N: NftKernel, R: NetKernel> Core<N, R> {
             .links
             .iter()
             .filter(|(name, _)| !self.owner.is_workload(name))
-            .flat_map(|(_, l)| l.addrs.iter().map(|c| c.addr()))
+            .flat_map(|(_, l)| &l.addrs)
+            // All of the loopback network is local; its own address stands for the rest.
+            .flat_map(|c| [c.addr(), if c.addr().is_loopback() { c.masked().addr() } else { c.addr() }])
             .collect();
         self.fixed.set_own_addrs(own);
         let node_mtu = mtu::of_node(&self.links, &self.mtu_pattern);
@@ -416,33 +420,42 @@ impl<N: NftKernel, R: NetKernel> Core<N, R> {
     }
 
     fn apply_filters(&mut self, report: &mut ApplyReport) {
-        let mut guarded: Vec<&mut bool> = Vec::new();
-        let mut filters = Vec::new();
-        for plane in &mut self.planes {
-            filters.push(&mut plane.filter);
-            guarded.push(&mut plane.guarded);
-        }
-        let mut never = true;
-        filters.push(&mut self.arp);
-        guarded.push(&mut never);
-        for (filter, guarded) in filters.into_iter().zip(guarded) {
-            let table = filter.family().name();
-            match filter.apply() {
+        // The first time there may be much to do, so that the families do it side by side. The threads are in this
+        // one's network namespace.
+        let at_once = self.planes.iter().any(|p| !p.guarded);
+        let filters = self.planes.iter_mut().map(|p| &mut p.filter).chain([&mut self.arp]);
+        let results: Vec<_> = if at_once {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = filters.map(|f| scope.spawn(|| (f.family(), f.apply()))).collect();
+                let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+                joined.map(|r| r.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            })
+        } else {
+            filters.map(|f| (f.family(), f.apply())).collect()
+        };
+        let mut refused = HashSet::new();
+        for (family, result) in results {
+            let table = family.name();
+            match result {
                 Ok(done) => {
-                    *guarded = true;
+                    if let Some(plane) = self.planes.iter_mut().find(|p| Family::Ip(p.version) == family) {
+                        plane.guarded = true;
+                    }
                     report.writes.transactions += done.transactions;
                     report.repaired += done.repaired;
-                    report.refused.extend(done.pending.iter().map(|p| p.what.clone()));
                     for pending in done.pending {
-                        if self.refused.insert(pending.what.clone()) {
-                            tracing::warn!(table, what = %pending.what, reason = %pending.reason, "nftables refused a part");
+                        report.refused.push(pending.what.clone());
+                        let key = (table, pending.what);
+                        if !self.refused.contains(&key) {
+                            tracing::warn!(table, what = %key.1, reason = %pending.reason, "nftables refused a part");
                         }
+                        refused.insert(key);
                     }
                 }
                 Err(source) => report.failures.push(Failure::Nft { table, source }),
             }
         }
-        self.refused.retain(|what| report.refused.contains(what));
+        self.refused = refused;
     }
 
     /// The node forwards packets only once there are rules.
@@ -460,11 +473,12 @@ impl<N: NftKernel, R: NetKernel> Core<N, R> {
         }
     }
 
-    fn apply_tunnels(&mut self, now: Instant, report: &mut ApplyReport) {
-        if self.params.route_sync_disabled {
+    /// Looks after the tunnel devices that should be there, or after those that should not.
+    fn apply_tunnels(&mut self, now: Instant, enabled: bool, report: &mut ApplyReport) {
+        if self.params.route_sync_disabled || (enabled && self.planes.iter().any(|p| !p.guarded)) {
             return;
         }
-        for tunnel in &mut self.tunnels {
+        for tunnel in self.tunnels.iter_mut().filter(|t| t.is_enabled() == enabled) {
             match tunnel.apply(&mut self.net, &mut self.links, now) {
                 Ok(done) => {
                     report.writes.devices += done.written;

@@ -119,7 +119,11 @@ impl StatusFiles {
                 self.dirty = false;
                 Ok(moved)
             }
-            Some(e) => Err(e),
+            // Maybe somebody took the folder away.
+            Some(e) => {
+                self.known = false;
+                Err(e)
+            }
         }
     }
 
@@ -240,5 +244,10 @@ mod tests {
         assert_eq!(files.apply().expect_err("refused").call, "make the folder of");
         std::fs::remove_file(&prefix).expect("file");
         assert_eq!(files.apply().expect("apply"), 1);
+        // The folder is taken away behind our back.
+        std::fs::remove_dir_all(&prefix).expect("folder");
+        files.set(&id("default/b"), Some(&endpoint()));
+        files.apply().expect_err("no folder");
+        assert_eq!(files.apply().expect("apply"), 2);
     }
 }

@@ -1,6 +1,7 @@
 //! The whole dataplane: against a kernel in memory, and against the running one in namespaces of its own.
 
 mod kernel;
+mod looping;
 mod memory;
 mod node;
 mod objects;

@@ -58,6 +58,11 @@ impl Tunnel {
         self.name
     }
 
+    /// True if the device should be there.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
     /// Takes in what the device should be.
     pub(crate) fn set(&mut self, enabled: bool, own: Option<VtepAddrs>, mtu: u32) {
         self.dirty |= (self.enabled, self.own, self.mtu) != (enabled, own, mtu);

@@ -38,7 +38,7 @@ impl Bed {
             net.add_link(name);
         }
         let mut bed = Self {
-            core: core(&params, net, dir.path(), || MemoryNft::default()),
+            core: core(&params, net, dir.path(), MemoryNft::default),
             params,
             dir,
             now: Instant::now(),
@@ -46,7 +46,7 @@ impl Bed {
         bed.make_parameters();
         // What IPv6 needs is there before the start.
         let net = bed.core.net_mut().clone();
-        bed.core = core(&bed.params, net, bed.dir.path(), || MemoryNft::default());
+        bed.core = core(&bed.params, net, bed.dir.path(), MemoryNft::default);
         bed
     }
 
@@ -124,7 +124,7 @@ impl Bed {
     }
 
     /// Everything that is programmed. Neighbours on links that no endpoint has are without effect, and left out.
-    fn world(&mut self) -> (BTreeMap<(Family, String), MemoryTable>, Vec<String>, Vec<String>, Vec<String>) {
+    fn world(&mut self) -> World {
         let tables = self.tables();
         let net = self.core.net_mut();
         let name = |i: u32| net.links.get(&i).map(|l| l.name.clone()).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Bed {
         let mut links: Vec<String> =
             net.links.values().map(|l| format!("{} {} {}", l.name, l.mtu, l.flags)).collect();
         links.sort();
-        (tables, net.table(), neighbours, links)
+        World { tables, routes: net.table(), neighbours, links }
     }
 
     fn status(&self) -> Vec<String> {
@@ -150,6 +150,15 @@ impl Bed {
         names.sort();
         names
     }
+}
+
+/// Everything that is programmed, as texts where indexes may differ.
+#[derive(Debug, PartialEq)]
+struct World {
+    tables: BTreeMap<(Family, String), MemoryTable>,
+    routes: Vec<String>,
+    neighbours: Vec<String>,
+    links: Vec<String>,
 }
 
 const V4: Family = Family::Ip(IpVersion::V4);
