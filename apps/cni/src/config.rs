@@ -224,7 +224,8 @@ impl NetConf {
         match field.key() {
             "cniversion" => self.cni_version = field.text()?,
             "name" => self.name = field.text()?,
-            "mtu" => self.mtu = field.number()?,
+            // Below zero is the default too.
+            "mtu" => self.mtu = u32::try_from(field.number::<i64>()?.max(0)).unwrap_or(u32::MAX),
             "require_mtu_file" => self.require_mtu_file = field.flag()?,
             "num_queues" => {
                 let wanted: i64 = field.number()?;
@@ -347,10 +348,7 @@ impl NetConf {
         match self.device_type.as_str() {
             "" | "veth" => Ok(DeviceType::Veth),
             "netkit" => Ok(DeviceType::Netkit),
-            other => Err(PluginError::config(
-                "device_type",
-                format!("unknown device_type \"{other}\" in CNI config (supported: \"veth\", \"netkit\")"),
-            )),
+            other => Err(PluginError::DeviceType(other.to_owned())),
         }
     }
 }

@@ -82,8 +82,14 @@ pub enum PluginError {
         reason: String,
     },
     /// `CNI_ARGS` cannot be used.
-    #[error("CNI_ARGS: {0}")]
+    #[error("ARGS: {0}")]
     Args(#[from] ArgsError),
+    /// `device_type` is none of those known.
+    #[error("unknown device_type \"{0}\" in CNI config (supported: \"veth\", \"netkit\")")]
+    DeviceType(String),
+    /// `dataplane_options.type` is none of those known.
+    #[error("invalid dataplane type: {0}")]
+    Dataplane(String),
     /// Something that this version does not do.
     #[error("{feature} is not supported by this version: {hint}")]
     Unsupported {
@@ -117,10 +123,10 @@ pub enum PluginError {
         reason: String,
     },
     /// The store cannot be chosen or made.
-    #[error("cannot make a client of the datastore: {0}")]
+    #[error("error creating calico client: {0}")]
     Client(#[source] StoreError),
     /// The cluster information cannot be read.
-    #[error("cannot read ClusterInformation: {0}")]
+    #[error("error getting ClusterInformation: {0}")]
     ClusterInformation(#[source] ClientError),
     /// An upgrade or a migration holds the cluster.
     #[error("Calico is currently not ready to process requests")]

@@ -8,7 +8,8 @@
 //!   gateway, is known beforehand.
 //! - The container sends everything to a gateway that is nowhere: 169.254.1.1, which the host answers for by proxy
 //!   ARP, and the host end's link-local address.
-//! - A device is deleted only if its host end has the name that this container's host end must have.
+//! - A device is deleted only if its host end has the name that this container's host end must have, and its other
+//!   end is in the container or gone.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
@@ -216,7 +217,7 @@ impl Wiring<'_> {
 
     /// Deletes the pair that [`Wiring::set_up`] made.
     pub fn remove(&self) -> Result<(), PluginError> {
-        tear_down(self.host_name, self.container_name, Ownership::Recorded).map(drop)
+        tear_down(self.host_name, None).map(drop)
     }
 
     /// Compares what is there with what [`Wiring::set_up`] makes. The error says what is missing first.
@@ -279,36 +280,22 @@ impl Wiring<'_> {
     }
 }
 
-/// How sure it is that the host end of the expected name is this container's.
-#[derive(Debug, Clone, Copy)]
-pub enum Ownership<'a> {
-    /// The container's endpoint names it.
-    Recorded,
-    /// The name alone, which another container may share: only if its other end is in this namespace.
-    ByName(&'a NetNs),
-}
-
-/// Deletes the container's pair. True if something was deleted.
+/// Deletes the pair whose host end is `host_name`. True if something was deleted.
 ///
-/// What has the container end's name but another host end is left alone.
-pub fn tear_down(
-    host_name: &str,
-    container_name: &str,
-    ownership: Ownership<'_>,
-) -> Result<bool, PluginError> {
+/// With `container`, only if the other end is in that namespace, under whatever name: two containers whose IDs begin
+/// alike have the same name for their host ends, and the later one took it.
+pub fn tear_down(host_name: &str, container: Option<&NetNs>) -> Result<bool, PluginError> {
     let mut host = Netlink::new().map_err(PluginError::netlink("cannot reach the host's network"))?;
     let found =
         host.link_by_name(host_name).map_err(PluginError::netlink("cannot read the host's interfaces"))?;
     let Some(host_link) = found else { return Ok(false) };
-    if let Ownership::ByName(container) = ownership {
-        let inside = container.run(|| Netlink::new()?.link_by_name(container_name))?;
+    if let Some(container) = container {
+        let inside = container.run(|| Netlink::new()?.links())?;
         let inside = inside.map_err(PluginError::netlink("cannot read the container's interfaces"))?;
-        if inside.is_none_or(|link| link.parent != Some(host_link.index)) {
-            tracing::warn!(
-                interface = host_name,
-                container_interface = container_name,
-                "Host interface leads to another container and stays"
-            );
+        let is_other_end =
+            |link: &Link| link.parent == Some(host_link.index) && host_link.parent == Some(link.index);
+        if !inside.iter().any(is_other_end) {
+            tracing::warn!(interface = host_name, "Host interface leads to another container and stays");
             return Ok(false);
         }
     }

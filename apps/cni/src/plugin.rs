@@ -133,7 +133,7 @@ impl Call<'_> {
         let unsupported =
             |feature: &str, hint| Err(PluginError::Unsupported { feature: feature.to_owned(), hint });
         match conf.dataplane.as_deref() {
-            None | Some("linux") => {}
+            None | Some("" | "linux") => {}
             Some("grpc") => return unsupported("dataplane_options.type grpc", "leave dataplane_options out"),
             Some(other) => {
                 return Err(PluginError::config(
@@ -151,7 +151,7 @@ impl Call<'_> {
         if !conf.readiness_gates.is_empty() {
             return unsupported("readiness_gates", "leave the key out");
         }
-        if conf.policy_type == "k8s" && workload.is_kubernetes() && conf.workload.is_none() {
+        if conf.policy_type == "k8s" && conf.workload.is_none() {
             return unsupported(
                 "policy.type k8s",
                 "there is no Kubernetes API client; pass the pod in args.\"projectcalico.org\", or leave policy out",

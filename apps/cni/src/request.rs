@@ -148,8 +148,8 @@ pub struct Args {
 // === impl Args ===
 
 impl Args {
-    /// Reads `key=value` pairs separated by `;`. Keys that are not known are ignored if `ignore_unknown` or a pair
-    /// `IgnoreUnknown` (true or 1) says so.
+    /// Reads `key=value` pairs separated by `;`. Keys that are not known are ignored if a pair `IgnoreUnknown` (true or
+    /// 1, false or 0) says so, or `ignore_unknown` if there is no such pair.
     pub fn parse(text: &str, mut ignore_unknown: bool) -> Result<Self, ArgsError> {
         let mut args = Self::default();
         if text.is_empty() {
@@ -163,7 +163,7 @@ impl Args {
             match key {
                 "IgnoreUnknown" => match value.to_ascii_lowercase().as_str() {
                     "1" | "true" => ignore_unknown = true,
-                    "0" | "false" => {}
+                    "0" | "false" => ignore_unknown = false,
                     _ => return Err(bad(format!("boolean unmarshal error: invalid input {value}"))),
                 },
                 "IP" => {
@@ -284,7 +284,7 @@ mod tests {
             ("IP=10.0.0.9=x", true, "invalid pair \"IP=10.0.0.9=x\""),
             ("IP=1.2.3.4;", true, "invalid pair \"\""),
             ("COLOUR=red", false, "unknown args [\"COLOUR=red\"]"),
-            ("IgnoreUnknown=0;COLOUR=red", false, "unknown args [\"COLOUR=red\"]"),
+            ("IgnoreUnknown=0;COLOUR=red", true, "unknown args [\"COLOUR=red\"]"),
             ("IP=bad", true, "error parsing value of pair \"IP=bad\": invalid IP address: bad"),
         ] {
             assert_eq!(Args::parse(text, ignore).expect_err(text).to_string(), want);

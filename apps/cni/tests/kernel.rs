@@ -378,7 +378,18 @@ fn del_of_what_is_not_there_succeeds_and_touches_nothing() {
     let outcome = host.call(PluginKind::Calico, "DEL", "0123456789axyz", Path::new(""), "eth0", &conf);
     assert_eq!(outcome.code, 0);
     assert_eq!(host.plugin("CHECK", &long, &conf).stdout, "OK\n");
+    // A later container took the name; the DEL of the earlier one must not take the interface.
+    let later = host.container("0123456789aa-later");
+    let taken = host.add(&later, &conf);
+    assert_eq!(taken["interfaces"][0]["name"], "cali0123456789a");
     host.del(&long, &conf);
+    assert_eq!(host.plugin("CHECK", &later, &conf).stdout, "OK\n");
+    let earlier = host.container("0123456789aa-earlier");
+    host.add(&earlier, &conf);
+    let gone = host.call(PluginKind::Calico, "DEL", "0123456789aa-later", Path::new(""), "eth0", &conf);
+    assert_eq!(gone.code, 0);
+    assert_eq!(host.plugin("CHECK", &earlier, &conf).stdout, "OK\n");
+    host.del(&earlier, &conf);
     assert_eq!(addresses(&result).len(), 1);
     host.del(&pod, &conf);
     host.assert_clean();
@@ -419,6 +430,16 @@ fn del_goes_on_where_pieces_are_missing() {
     let pod = host.container("boxe");
     host.add(&pod, &conf);
     within(&pod.ns(), |nl| nl.delete_link_by_name("eth0").expect("delete"));
+    host.del(&pod, &conf);
+    host.assert_clean();
+    // The interface has another name inside.
+    let pod = host.container("boxg");
+    host.add(&pod, &conf);
+    within(&pod.ns(), |nl| {
+        let index = nl.link_by_name("eth0").expect("read").expect("there").index;
+        nl.set_link_up(index, false).expect("down");
+        nl.rename_link(index, "wan0").expect("rename");
+    });
     host.del(&pod, &conf);
     host.assert_clean();
     // The address is gone.

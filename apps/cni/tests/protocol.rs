@@ -85,7 +85,7 @@ fn errors_are_printed_as_the_specification_says() {
     env.push(("CNI_ARGS", "COLOUR"));
     let config = r#"{"name": "net", "nodename_file_optional": true}"#;
     let outcome = call(PluginKind::Calico, &[], &env, config);
-    assert!(outcome.stdout.contains(r#""msg": "CNI_ARGS: invalid pair \"COLOUR\"""#), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains(r#""msg": "ARGS: invalid pair \"COLOUR\"""#), "{}", outcome.stdout);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn clusters_that_are_not_ready() {
     let key = calico_model::Key::resource(calico_api::Kind::ClusterInformation, "", "default");
     host.runtime.block_on(host.client.backend().delete(&key, None)).expect("delete");
     let (_, message) = host.refused("ADD", &pod, &conf);
-    assert!(message.starts_with("cannot read ClusterInformation: resource does not exist"), "{message}");
+    assert!(message.starts_with("error getting ClusterInformation: resource does not exist"), "{message}");
 }
 
 #[test]

@@ -127,7 +127,11 @@ fn wrong_configurations_name_the_key() {
             999,
             "network configuration: mtu: must be a whole number, is a string",
         ),
-        (r#"{"name": "n", "mtu": -1}"#, 999, "network configuration: mtu: -1 is out of range"),
+        (
+            r#"{"name": "n", "log_file_max_size": -1}"#,
+            999,
+            "network configuration: log_file_max_size: -1 is out of range",
+        ),
         (
             r#"{"name": "n", "mtu": 1.5}"#,
             999,

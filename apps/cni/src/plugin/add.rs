@@ -161,10 +161,10 @@ impl Adding<'_> {
         self.ensure_network_profile(endpoint)
     }
 
-    /// Makes the profile of the network's name if the endpoint takes it and it is not there. It is never changed:
-    /// whoever runs the network may have.
+    /// Makes the profile of the network's name if the endpoint takes it, nothing else makes policy, and it is not there.
+    /// It is never changed: whoever runs the network may have.
     fn ensure_network_profile(&self, endpoint: &WorkloadEndpoint) -> Result<(), PluginError> {
-        if !self.workload.needs_network_profile(endpoint) {
+        if !self.call.conf.policy_type.is_empty() || !self.workload.needs_network_profile(endpoint) {
             return Ok(());
         }
         let name = self.workload.network();

@@ -5,13 +5,14 @@
 //! container to get one would clash with it.
 
 use calico_api::WorkloadEndpoint;
-use calico_client::{ClientError, DeleteOptions};
+use calico_client::{ClientError, DeleteOptions, Select};
 use calico_host::NetNs;
+use calico_model::names::WorkloadEndpointIds;
 use calico_net::Cidr;
 
 use super::Call;
 use crate::error::PluginError;
-use crate::network::{Ownership, tear_down};
+use crate::network::tear_down;
 use crate::store::Store;
 use crate::workload::Workload;
 
@@ -50,7 +51,7 @@ impl Call<'_> {
         };
         // Without the store's answer only an address manager outside of it can be told.
         let may_release = found_answer || !self.uses_own_ipam();
-        let gone = self.delete_interface(&workload, endpoint.as_deref(), container.as_ref());
+        let gone = self.delete_interface(store.as_ref(), &workload, endpoint.as_deref(), container.as_ref());
         let interface_gone = gone.map_err(|error| troubles.push(error)).is_ok();
         if let (Some(store), Some(endpoint)) = (&store, endpoint)
             && let Err(error) = delete_endpoint(store, *endpoint)
@@ -128,20 +129,38 @@ impl Call<'_> {
 
     fn delete_interface(
         &self,
+        store: Option<&Store>,
         workload: &Workload,
         endpoint: Option<&WorkloadEndpoint>,
         container: Option<&NetNs>,
     ) -> Result<(), PluginError> {
-        let (name, ownership) = match (endpoint, container) {
-            (Some(endpoint), _) => (endpoint.spec.interface_name.as_str(), Ownership::Recorded),
-            (None, Some(ns)) => (workload.host_interface.as_str(), Ownership::ByName(ns)),
-            // Its namespace is gone, and with it both ends of the pair.
-            (None, None) => return Ok(()),
+        let name = endpoint.map_or(workload.host_interface.as_str(), |e| e.spec.interface_name.as_str());
+        let deleted = match (container, endpoint, store) {
+            (Some(container), _, _) => tear_down(name, Some(container))?,
+            // The runtime does not say where the other end is. The endpoint names the host end, which is enough
+            // unless another endpoint does too.
+            (None, Some(_), Some(store)) if !self.is_shared(store, workload, name)? => tear_down(name, None)?,
+            // The namespace is gone, and with it both ends of the pair.
+            _ => false,
         };
-        if tear_down(name, &self.request.ifname, ownership)? {
+        if deleted {
             tracing::info!(interface = name, "Interface deleted");
         }
         Ok(())
+    }
+
+    /// True if an endpoint of another container on this node has the same host end.
+    fn is_shared(&self, store: &Store, workload: &Workload, interface: &str) -> Result<bool, PluginError> {
+        let node = WorkloadEndpointIds { node: workload.ids.node.clone(), ..WorkloadEndpointIds::default() };
+        let prefix = node.name_prefix()?;
+        let select = Select { name: &prefix, prefix: true, ..Select::default() };
+        let client = store.client().workload_endpoints();
+        let list = store.run("list", "WorkloadEndpoints", client.list(&select))?;
+        Ok(list.items.iter().any(|e| {
+            e.spec.node == workload.ids.node.as_str()
+                && e.spec.interface_name == interface
+                && workload.is_foreign(e)
+        }))
     }
 
     fn release(&self, store: Option<&Store>, workload: &Workload) -> Result<(), PluginError> {
