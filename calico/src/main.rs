@@ -31,7 +31,11 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
         Call::Unknown(what) => {
-            let _ = writeln!(std::io::stderr(), "Error: unknown command {what:?} for \"calico\"\n{}", dispatch::USAGE);
+            let _ = writeln!(
+                std::io::stderr(),
+                "Error: unknown command {what:?} for \"calico\"\n{}",
+                dispatch::USAGE
+            );
             ExitCode::FAILURE
         }
     }

@@ -20,7 +20,9 @@ fn possible(datastore: &str) -> bool {
     }
     let there = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|d| d.join(program).exists())
+        std::env::split_paths(&path)
+            .chain(["/usr/sbin".into(), "/sbin".into()])
+            .any(|d| d.join(program).exists())
     };
     if !there("nft") {
         return skip("nft is not installed");

@@ -30,7 +30,11 @@ impl Bucket {
     /// How long until there is a token.
     pub fn wait(&mut self, now: Instant) -> Duration {
         self.refill(now);
-        if self.tokens > 0 { Duration::ZERO } else { (self.last + self.interval).saturating_duration_since(now) }
+        if self.tokens > 0 {
+            Duration::ZERO
+        } else {
+            (self.last + self.interval).saturating_duration_since(now)
+        }
     }
 
     fn refill(&mut self, now: Instant) {

@@ -19,7 +19,8 @@ use calico_client::Client;
 use calico_daemon::{Health, http, log, signal};
 use calico_datastore::syncer::Batch;
 use calico_datastore::{
-    Backend, CalicoApiConfig, DedupeBuffer, Fallback, StoreError, Surroundings, Syncer, connect, felix_sources,
+    Backend, CalicoApiConfig, DedupeBuffer, Fallback, StoreError, Surroundings, Syncer, connect,
+    felix_sources,
 };
 use prometheus::Registry;
 use tokio::runtime::Runtime;
@@ -119,7 +120,9 @@ fn start_again(args: &[OsString]) -> ExitCode {
 
 fn live(file: &Path) -> Result<Verdict, FelixError> {
     let mut raw = RawSettings::default();
-    raw.read_environment(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))));
+    raw.read_environment(
+        std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))),
+    );
     let bad_lines = match std::fs::read_to_string(file) {
         Ok(text) => raw.read_file(&text),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -157,7 +160,8 @@ fn open_store(raw: &RawSettings) -> Result<Arc<dyn Backend>, FelixError> {
     if let Some(kind) = own("DatastoreType") {
         config.datastore_type = kind;
     }
-    let address = own("EtcdAddr").map(|a| format!("{}://{a}", own("EtcdScheme").unwrap_or_else(|| "http".into())));
+    let address =
+        own("EtcdAddr").map(|a| format!("{}://{a}", own("EtcdScheme").unwrap_or_else(|| "http".into())));
     if let Some(endpoints) = own("EtcdEndpoints").or(address) {
         config.etcd_endpoints = endpoints;
         config.datastore_type = "etcdv3".into();
@@ -227,7 +231,8 @@ fn serve(
     };
     let registry = Registry::new();
     let metrics = CalcMetrics::new(&registry, &params.hostname)?;
-    let _metrics_server = start_server(runtime, params.metrics.as_ref(), http::metrics_handler(registry.clone()))?;
+    let _metrics_server =
+        start_server(runtime, params.metrics.as_ref(), http::metrics_handler(registry.clone()))?;
 
     let mut config = CalcConfig::new(params.hostname.clone());
     config.source_spoofing = params.source_spoofing;

@@ -44,7 +44,10 @@ impl CalcMetrics {
         registry.register(Box::new(host.clone()))?;
         host.with_label_values(&[hostname]).set(1);
         let updates = IntCounterVec::new(
-            Opts::new("felix_calc_graph_updates_processed", "Changes taken from the datastore, by kind of key."),
+            Opts::new(
+                "felix_calc_graph_updates_processed",
+                "Changes taken from the datastore, by kind of key.",
+            ),
             &["type"],
         )?;
         registry.register(Box::new(updates.clone()))?;
@@ -52,7 +55,10 @@ impl CalcMetrics {
             Summary::new("felix_calc_graph_update_time_seconds", "Seconds to take in one change.")?;
         registry.register(Box::new(update_time.clone()))?;
         Ok(Self {
-            resync_state: gauge("felix_resync_state", "1: waiting for the datastore, 2: resync, 3: in sync.")?,
+            resync_state: gauge(
+                "felix_resync_state",
+                "1: waiting for the datastore, 2: resync, 3: in sync.",
+            )?,
             resyncs_started: counter("felix_resyncs_started", "Times that the datastore was read anew.")?,
             updates,
             update_time,

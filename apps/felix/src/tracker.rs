@@ -110,7 +110,9 @@ impl ConfigTracker {
             let selector = Selector::parse(&config.spec.node_selector);
             selector.is_ok_and(|s| !config.spec.node_selector.is_empty() && s.matches(&self.node_labels))
         };
-        let age = |config: &FelixConfiguration| config.metadata.creation_timestamp.as_ref().map(Timestamp::as_second);
+        let age = |config: &FelixConfiguration| {
+            config.metadata.creation_timestamp.as_ref().map(Timestamp::as_second)
+        };
         let winner = self
             .selecting
             .iter()

@@ -324,14 +324,21 @@ fn probe_all(
     for line in expect {
         lines.push(line.parse().map_err(|e| wrong(&e))?);
     }
-    let probes: Vec<Probe> =
-        probes.iter().map(|p| p.parse()).collect::<Result<_, _>>().map_err(|e: probe::ProbeError| wrong(&e))?;
+    let probes: Vec<Probe> = probes
+        .iter()
+        .map(|p| p.parse())
+        .collect::<Result<_, _>>()
+        .map_err(|e: probe::ProbeError| wrong(&e))?;
     let step = Step { probes, ..Step::default() };
     let matrix = steps::round(&cluster, &step, &lines)?;
     // Without expectations the matrix is only shown.
     let failed: Vec<String> = match expect {
         [] => Vec::new(),
-        _ => matrix.surprises().iter().map(|s| format!("{} -> {}: {}", s.pair.from, s.pair.to, s.outcome)).collect(),
+        _ => matrix
+            .surprises()
+            .iter()
+            .map(|s| format!("{} -> {}: {}", s.pair.from, s.pair.to, s.outcome))
+            .collect(),
     };
     let mut report = Report::new(output, false);
     report.step(1, &format!("who reaches whom in {}", cluster.state.cluster), &[], &matrix, &failed);

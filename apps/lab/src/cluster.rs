@@ -14,6 +14,7 @@ use calico_model::names::Tunnel;
 use calico_net::{Cidr, IpVersion};
 use serde_json::json;
 
+use crate::LabError;
 use crate::fabric;
 use crate::plan::{Machine, machines};
 use crate::pods;
@@ -23,7 +24,6 @@ use crate::scenario::{Pod, Scenario};
 use crate::state::{Recorded, State};
 use crate::store::{self, Kind};
 use crate::wait::Patience;
-use crate::LabError;
 
 const HEALTH_PORT: u16 = 9099;
 
@@ -210,7 +210,8 @@ async fn objects(client: &Client, scenario: &Scenario, machines: &[Machine]) -> 
     for pool in &scenario.pools {
         client.ip_pools().create(from_spec::<IPPool>("IPPool", &pool.name, pool.spec.clone())?).await?;
     }
-    let mut namespaces: Vec<_> = scenario.namespaces.iter().map(|n| (n.name.as_str(), n.labels.clone())).collect();
+    let mut namespaces: Vec<_> =
+        scenario.namespaces.iter().map(|n| (n.name.as_str(), n.labels.clone())).collect();
     if !namespaces.iter().any(|(name, _)| *name == "default") {
         namespaces.push(("default", Default::default()));
     }
@@ -221,8 +222,12 @@ async fn objects(client: &Client, scenario: &Scenario, machines: &[Machine]) -> 
     for machine in machines.iter().filter(|m| m.is_node) {
         let mut node = calico_api::Node::default();
         node.metadata.name = machine.name.clone();
-        node.metadata.labels =
-            scenario.nodes.iter().find(|n| n.name == machine.name).map(|n| n.labels.clone()).unwrap_or_default();
+        node.metadata.labels = scenario
+            .nodes
+            .iter()
+            .find(|n| n.name == machine.name)
+            .map(|n| n.labels.clone())
+            .unwrap_or_default();
         let of = |version: IpVersion| {
             let found = machine.addresses.iter().find(|a| a.version() == version);
             found.map(Cidr::to_string).unwrap_or_default()
@@ -305,7 +310,8 @@ fn from_spec<R: calico_api::Resource>(
         "kind": kind, "apiVersion": calico_api::API_VERSION, "metadata": {"name": name}, "spec": spec,
     });
     let fail = |reason: String| LabError::Unexpected(format!("{kind}({name}): {reason}"));
-    let object = calico_api::AnyResource::from_value_strict(R::KIND, &text).map_err(|e| fail(e.to_string()))?;
+    let object =
+        calico_api::AnyResource::from_value_strict(R::KIND, &text).map_err(|e| fail(e.to_string()))?;
     R::from_any(object).ok_or_else(|| fail("another kind".into()))
 }
 

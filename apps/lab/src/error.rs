@@ -97,7 +97,9 @@ pub enum LabError {
     #[error("no cluster named {0:?} is up (see `calico lab list`)")]
     NoCluster(String),
     /// A cluster of that name runs already.
-    #[error("a cluster named {0:?} is up already; take it down with `calico lab down {0}` or choose another with --name")]
+    #[error(
+        "a cluster named {0:?} is up already; take it down with `calico lab down {0}` or choose another with --name"
+    )]
     Exists(String),
     /// A name that nothing has.
     #[error("nothing here is named {0:?}")]

@@ -131,7 +131,9 @@ mod tests {
 
     #[test]
     fn bad_lines_are_refused() {
-        for line in ["allow", "permit a -> b", "allow a b", "allow a -> ", "allow , -> b", "allow a -> b tcp:99999"] {
+        for line in
+            ["allow", "permit a -> b", "allow a b", "allow a -> ", "allow , -> b", "allow a -> b tcp:99999"]
+        {
             assert!(line.parse::<Expectation>().is_err(), "{line}");
         }
     }

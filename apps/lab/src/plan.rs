@@ -68,7 +68,13 @@ pools: []
         let s = Scenario::parse(text, "x").expect("valid");
         let got: Vec<String> = machines(&s)
             .iter()
-            .map(|m| format!("{} {}", m.name, m.addresses.iter().map(Cidr::to_string).collect::<Vec<_>>().join(" ")))
+            .map(|m| {
+                format!(
+                    "{} {}",
+                    m.name,
+                    m.addresses.iter().map(Cidr::to_string).collect::<Vec<_>>().join(" ")
+                )
+            })
             .collect();
         let want = [
             "h 10.0.1.10/24 fd00:1::a/64",

@@ -67,8 +67,11 @@ pub fn prepare(
 /// Makes the CNI call; several may run at once.
 pub fn add(prepared: &Prepared) -> Result<Vec<IpAddr>, LabError> {
     let mut command = clone_command(&prepared.command);
-    let text = call(&mut command, &prepared.node_ns, &prepared.config)
-        .map_err(|reason| LabError::Cni { call: "ADD", pod: prepared.id.clone(), reason })?;
+    let text = call(&mut command, &prepared.node_ns, &prepared.config).map_err(|reason| LabError::Cni {
+        call: "ADD",
+        pod: prepared.id.clone(),
+        reason,
+    })?;
     addresses(&text).map_err(|reason| LabError::Cni { call: "ADD", pod: prepared.id.clone(), reason })
 }
 
@@ -93,8 +96,11 @@ pub fn stop(state: &mut State, id: &str) -> Result<(), LabError> {
     }
     let pod = state.pods.get(id).cloned().ok_or_else(|| LabError::NoSuch(id.to_owned()))?;
     let mut command = cni_command(state, "DEL", &pod.container, id)?;
-    call(&mut command, &state.netns(&pod.node)?, &pod.config)
-        .map_err(|reason| LabError::Cni { call: "DEL", pod: id.to_owned(), reason })?;
+    call(&mut command, &state.netns(&pod.node)?, &pod.config).map_err(|reason| LabError::Cni {
+        call: "DEL",
+        pod: id.to_owned(),
+        reason,
+    })?;
     state.pods.remove(id);
     state.remove_netns(id)
 }
@@ -145,8 +151,7 @@ fn clone_command(command: &Command) -> Command {
 /// Runs the plugin in the node's namespace; its standard output, or what went wrong.
 fn call(command: &mut Command, node: &calico_host::NetNs, config: &str) -> Result<String, String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child =
-        node.run(|| command.spawn()).map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    let mut child = node.run(|| command.spawn()).map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(config.as_bytes()).map_err(|e| e.to_string())?;
     }
@@ -241,8 +246,11 @@ fn network_config(
         }
         Kind::Etcd => config["etcd_endpoints"] = json!(store::endpoint(gateway)),
     }
-    serde_json::to_string(&config)
-        .map_err(|e| LabError::Cni { call: "ADD", pod: pod.id(), reason: e.to_string() })
+    serde_json::to_string(&config).map_err(|e| LabError::Cni {
+        call: "ADD",
+        pod: pod.id(),
+        reason: e.to_string(),
+    })
 }
 
 fn port(port: &NamedPort) -> serde_json::Value {

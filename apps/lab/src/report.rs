@@ -60,7 +60,14 @@ impl Report {
     }
 
     /// A step is done.
-    pub fn step(&mut self, number: usize, name: &str, actions: &[String], matrix: &Matrix, failed: &[String]) {
+    pub fn step(
+        &mut self,
+        number: usize,
+        name: &str,
+        actions: &[String],
+        matrix: &Matrix,
+        failed: &[String],
+    ) {
         let seconds = self.lap();
         self.steps.push(json!({
             "step": number, "name": name, "seconds": seconds, "actions": actions,

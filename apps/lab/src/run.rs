@@ -47,7 +47,11 @@ fn act(
         let port = if let Probe::Udp(port) = f.probe { port } else { 0 };
         let ns = cluster.state.netns(&f.from)?;
         let started = ns.run(|| Flood::start(SocketAddr::new(to, port), f.per_second))?;
-        *flood = Some(started.map_err(|e| LabError::Start { what: "the stream of packets".into(), reason: e.to_string() })?);
+        *flood =
+            Some(started.map_err(|e| LabError::Start {
+                what: "the stream of packets".into(),
+                reason: e.to_string(),
+            })?);
         said.push(format!("{} sends {} packets per second to {} {}", f.from, f.per_second, f.to, f.probe));
     }
     if !step.kill_felix.is_empty() {
@@ -141,20 +145,34 @@ fn act(
 fn calicoctl(cluster: &Cluster, args: &[&str], stdin: &str) -> Result<String, LabError> {
     let words: Vec<&str> = args
         .iter()
-        .map(|a| Path::new(a).file_name().and_then(|n| n.to_str()).filter(|_| a.starts_with('/')).unwrap_or(a))
+        .map(|a| {
+            Path::new(a).file_name().and_then(|n| n.to_str()).filter(|_| a.starts_with('/')).unwrap_or(a)
+        })
         .collect();
     Ok(format!("calicoctl {}\n{}", words.join(" "), ctl::must(&cluster.state, args, stdin)?))
 }
 
+/// How long after a step's actions its last look must begin: what was true before them must not count.
+const QUIET: Duration = Duration::from_millis(400);
+
 /// Probes until everything is as the step expects, or the time is over.
 fn settle(cluster: &Cluster, step: &Step, failed: &mut Vec<String>) -> Result<Matrix, LabError> {
     let expectations: Vec<Expectation> = step.expect.iter().filter_map(|line| line.parse().ok()).collect();
+    if expectations.is_empty() && step.source.is_empty() {
+        return Ok(Matrix::default());
+    }
     let deadline = Instant::now() + Duration::from_secs(cluster.scenario.settle);
+    let earliest = Instant::now() + QUIET;
     loop {
         cluster.patience.check()?;
+        let begun = Instant::now();
         let matrix = round(cluster, step, &expectations)?;
         let sources = wrong_sources(cluster, &step.source)?;
         let surprises = matrix.surprises();
+        if begun < earliest {
+            std::thread::sleep(earliest.saturating_duration_since(Instant::now()));
+            continue;
+        }
         if (surprises.is_empty() && sources.is_empty()) || Instant::now() > deadline {
             failed.extend(surprises.iter().map(|s| {
                 let should = if s.expected { "should reach" } else { "should not reach" };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use calico_net::Cidr;
 use serde::Deserialize;
 
-use crate::expect::{Expectation, ExpectError};
+use crate::expect::{ExpectError, Expectation};
 use crate::probe::Probe;
 
 /// A scenario as its file says it.

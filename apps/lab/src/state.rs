@@ -136,8 +136,7 @@ impl State {
     /// Names of all clusters.
     pub fn clusters() -> Vec<String> {
         let entries = fs::read_dir(BASE).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+        let mut names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
         names.sort();
         names
     }

@@ -71,10 +71,9 @@ pub fn environment(state: &State, gateway: Option<IpAddr>) -> Vec<(&'static str,
             ("CALICO_DATASTORE_TYPE", "sqlite".into()),
             ("CALICO_SQLITE_PATH", sqlite_path(state).display().to_string()),
         ],
-        Kind::Etcd => vec![
-            ("CALICO_DATASTORE_TYPE", "etcdv3".into()),
-            ("CALICO_ETCD_ENDPOINTS", endpoint(gateway)),
-        ],
+        Kind::Etcd => {
+            vec![("CALICO_DATASTORE_TYPE", "etcdv3".into()), ("CALICO_ETCD_ENDPOINTS", endpoint(gateway))]
+        }
     }
 }
 
@@ -111,7 +110,9 @@ pub fn start(state: &mut State, patience: &Patience) -> Result<(), LabError> {
         .stdout(log)
         .stderr(err);
     let router = state.netns(ROUTER)?;
-    let child = router.run(|| command.spawn())?.map_err(|e| LabError::Start { what: "etcd".into(), reason: e.to_string() })?;
+    let child = router
+        .run(|| command.spawn())?
+        .map_err(|e| LabError::Start { what: "etcd".into(), reason: e.to_string() })?;
     state.processes.insert("etcd".into(), Recorded::of(child));
     state.save()?;
     let at = SocketAddr::from(([127, 0, 0, 1], PORT));

@@ -130,7 +130,10 @@ impl Params {
             nat_exclusions: r.word(
                 "NATOutgoingExclusions",
                 NatExclusions::IpPools,
-                &[("IPPoolsOnly", NatExclusions::IpPools), ("IPPoolsAndHostIPs", NatExclusions::IpPoolsAndHosts)],
+                &[
+                    ("IPPoolsOnly", NatExclusions::IpPools),
+                    ("IPPoolsAndHostIPs", NatExclusions::IpPoolsAndHosts),
+                ],
             ),
             ..defaults
         };
@@ -150,8 +153,7 @@ impl Params {
             vxlan_enabled: r.maybe_flag("VXLANEnabled"),
             vxlan_vni: r.number("VXLANVNI", 4096, 1..=16_777_215),
             vxlan_mtu: (r.number("VXLANMTU", 0, 0..=65535), r.number("VXLANMTUV6", 0, 0..=65535)),
-            mtu_iface_pattern: r
-                .text("MTUIfacePattern", "^((en|wl|ww|sl|ib)[Pcopsvx].*|(eth|wlan|wwan).*)"),
+            mtu_iface_pattern: r.text("MTUIfacePattern", "^((en|wl|ww|sl|ib)[Pcopsvx].*|(eth|wlan|wwan).*)"),
             table_refresh: r.seconds("NftablesRefreshInterval", 180),
             route_refresh: r.seconds("RouteRefreshInterval", 90),
             interface_refresh: r.seconds("InterfaceRefreshInterval", 90),
@@ -171,7 +173,10 @@ impl Params {
                 &[("CalicoIPAM", RouteSource::CalicoIpam), ("WorkloadIPs", RouteSource::WorkloadIps)],
             ),
             route_protocol: r.number("DeviceRouteProtocol", 3, 1..=255),
-            route_source_address: (r.address("DeviceRouteSourceAddress"), r.address("DeviceRouteSourceAddressIPv6")),
+            route_source_address: (
+                r.address("DeviceRouteSourceAddress"),
+                r.address("DeviceRouteSourceAddressIPv6"),
+            ),
             remove_external_routes: r.flag("RemoveExternalRoutes", true),
             route_priority: (
                 r.number("IPv4NormalRoutePriority", 1024, 1..=2_147_483_646),
