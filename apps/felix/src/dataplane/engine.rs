@@ -530,7 +530,7 @@ impl<N: NftKernel + Send, R: NetKernel> Core<N, R> {
             .iter()
             .map(|what| what.strip_prefix("chain ").unwrap_or(what).to_owned())
             .collect();
-        self.workloads.report(&self.links, &refused, files);
+        self.workloads.report(&self.links, &self.planes, &refused, files);
         match files.apply() {
             Ok(count) => report.writes.files += count,
             Err(e) => report.failures.push(e.into()),

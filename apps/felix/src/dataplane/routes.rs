@@ -276,6 +276,16 @@ impl RouteTable {
         self.tracker.actual_len()
     }
 
+    /// True if the kernel has the routes of `class` on `link`, or better ones to the same destinations.
+    pub(crate) fn is_programmed(&self, class: Class, link: &SmolStr) -> bool {
+        let keys = self.sources.get(&(class, Some(link.clone())));
+        let done = |k: &Key| {
+            let wanted = self.tracker.desired(k);
+            wanted.is_some() && wanted == self.tracker.actual(k)
+        };
+        keys.is_none_or(|keys| keys.keys().all(done))
+    }
+
     /// Links that are up.
     pub(crate) fn links_len(&self) -> usize {
         self.links.len()

@@ -59,6 +59,8 @@ pub(crate) struct Workloads {
     set: HashMap<SmolStr, u32>,
     /// Interfaces whose state is to be reported.
     unreported: BTreeSet<SmolStr>,
+    /// Those of them that only lack routes; they come without another event.
+    unrouted: BTreeSet<SmolStr>,
     reported: HashMap<SmolStr, WorkloadEndpointId>,
 }
 
@@ -80,6 +82,7 @@ impl Workloads {
             unset: BTreeSet::new(),
             set: HashMap::new(),
             unreported: BTreeSet::new(),
+            unrouted: BTreeSet::new(),
             reported: HashMap::new(),
         }
     }
@@ -297,18 +300,31 @@ impl Workloads {
         written
     }
 
-    /// Says which endpoints are up. `refused` holds what the packet filter would not take, by its name.
-    pub(crate) fn report(&mut self, links: &Links, refused: &HashSet<String>, files: &mut StatusFiles) {
+    /// Says which endpoints are up: their link is, and their rules, parameters and routes are in the kernel. `refused`
+    /// holds what the packet filter would not take, by its name.
+    pub(crate) fn report<N: NftKernel>(
+        &mut self,
+        links: &Links,
+        planes: &[Plane<N>],
+        refused: &HashSet<String>,
+        files: &mut StatusFiles,
+    ) {
         if !refused.is_empty() {
             self.unreported.extend(self.active.keys().cloned());
         }
         for iface in std::mem::take(&mut self.unreported) {
             let link = links.get(&iface).filter(|l| l.is_up());
-            let up = self.active.get(&iface).filter(|active| {
+            let ready = self.active.get(&iface).filter(|active| {
                 active.endpoint.active
                     && link.is_some_and(|l| self.set.get(&iface) == Some(&l.link.index))
                     && !is_refused(&iface, refused)
             });
+            let routed = self.params.route_sync_disabled
+                || planes.iter().all(|p| p.routes.is_programmed(Class::LocalWorkload, &iface));
+            let up = ready.filter(|_| routed);
+            if ready.is_some() && !routed {
+                self.unrouted.insert(iface.clone());
+            }
             let before = match up {
                 Some(active) => self.reported.insert(iface.clone(), active.id.clone()),
                 None => self.reported.remove(&iface),
@@ -320,6 +336,7 @@ impl Workloads {
                 files.set(&active.id, Some(&active.endpoint));
             }
         }
+        self.unreported.append(&mut self.unrouted);
         if !refused.is_empty() {
             // They may be taken later, without any change on our side.
             self.unreported.extend(self.active.keys().filter(|i| is_refused(i, refused)).cloned());

@@ -1,177 +1,12 @@
-//! Against a kernel in memory: order, restarts, what each event moves.
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+//! Against a kernel in memory: restarts, and what each event moves.
 
 use calico_dpmsg::{Action, Encapsulation, HostEndpoint, Message, PoolType, WorkloadEndpoint};
-use calico_host::Sysctl;
 use calico_net::IpVersion;
-use calico_netfilter::{Family, MemoryNft, MemoryTable};
-use proptest::prelude::*;
+use calico_netfilter::Family;
 
+use super::bed::{Bed, V4};
 use super::objects::*;
-use crate::config::Params;
-use crate::dataplane::engine::Core;
 use crate::dataplane::net::Change;
-use crate::dataplane::net::memory::MemoryNet;
-use crate::dataplane::report::ApplyReport;
-
-/// A dataplane over memory, with kernel parameters as files.
-struct Bed {
-    core: Core<MemoryNft, MemoryNet>,
-    params: Arc<Params>,
-    dir: tempfile::TempDir,
-    now: Instant,
-}
-
-impl Bed {
-    /// Links: `eth0` with 172.16.5.1/24, and the workload links named.
-    fn new(links: &[&str], settings: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().expect("directory");
-        let params = params("here", dir.path(), settings);
-        let mut net = MemoryNet::default();
-        net.add_link("lo");
-        net.add_link("eth0");
-        net.add_address("eth0", "172.16.5.1/24");
-        for name in links {
-            net.add_link(name);
-        }
-        let mut bed = Self {
-            core: core(&params, net, dir.path(), MemoryNft::default),
-            params,
-            dir,
-            now: Instant::now(),
-        };
-        bed.make_parameters();
-        // What IPv6 needs is there before the start.
-        let net = bed.core.net_mut().clone();
-        bed.core = core(&bed.params, net, bed.dir.path(), MemoryNft::default);
-        bed
-    }
-
-    fn make_parameters(&mut self) {
-        let put = |name: String| {
-            let path = self.dir.path().join("sys").join(name);
-            std::fs::create_dir_all(path.parent().expect("folder")).expect("folder");
-            if !path.exists() {
-                std::fs::write(path, "0").expect("parameter");
-            }
-        };
-        for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv4/conf/default/rp_filter"]
-        {
-            put(name.to_owned());
-        }
-        let names: Vec<String> = self.core.net_mut().links.values().map(|l| l.name.clone()).collect();
-        for link in names {
-            for name in ["route_localnet", "proxy_arp", "forwarding", "rp_filter"] {
-                put(format!("net/ipv4/conf/{link}/{name}"));
-            }
-            for name in ["proxy_ndp", "forwarding", "accept_ra"] {
-                put(format!("net/ipv6/conf/{link}/{name}"));
-            }
-        }
-    }
-
-    fn send(&mut self, messages: &[Message]) {
-        messages.iter().for_each(|m| self.core.on_message(m));
-    }
-
-    fn apply(&mut self) -> ApplyReport {
-        let mut report = self.core.apply(self.now);
-        // What the work brought along is done too.
-        if report.due.is_some_and(|d| d <= self.now) {
-            let more = self.core.apply(self.now);
-            report.writes.transactions += more.writes.transactions;
-            report.writes.routes += more.writes.routes;
-            report.writes.neighbours += more.writes.neighbours;
-            report.failures.extend(more.failures);
-        }
-        assert!(report.failures.is_empty(), "{:?}", report.failures);
-        assert_eq!(report.refused, [""; 0]);
-        report
-    }
-
-    /// A new process over the same kernel.
-    fn restart(&mut self) {
-        let net = self.core.net_mut().clone();
-        let kernels: Vec<MemoryNft> = self.core.filters_mut().map(|f| f.kernel_mut().clone()).collect();
-        let left = std::cell::RefCell::new(kernels.into_iter());
-        let next = || left.borrow_mut().next().expect("kernel");
-        self.core = core(&self.params, net, self.dir.path(), next);
-    }
-
-    fn tables(&mut self) -> BTreeMap<(Family, String), MemoryTable> {
-        let mut out = BTreeMap::new();
-        for filter in self.core.filters_mut() {
-            let tables = filter.kernel_mut().tables.clone();
-            out.extend(tables.into_iter().map(|((f, name), t)| ((f, name.to_string()), t)));
-        }
-        out
-    }
-
-    fn table(&mut self, family: Family) -> MemoryTable {
-        self.tables().remove(&(family, "calico".to_owned())).expect("table")
-    }
-
-    fn verdict(&mut self, iface: &str) -> Option<String> {
-        let table = self.table(V4);
-        table.maps["filter-cali-to-wl-dispatch"].get(iface).map(ToString::to_string)
-    }
-
-    fn moved(&mut self) -> Vec<Change> {
-        std::mem::take(&mut self.core.net_mut().log)
-    }
-
-    /// Everything that is programmed. Neighbours on links that no endpoint has are without effect, and left out.
-    fn world(&mut self) -> World {
-        let tables = self.tables();
-        let net = self.core.net_mut();
-        let name = |i: u32| net.links.get(&i).map(|l| l.name.clone()).unwrap_or_default();
-        let counts = |i: u32| name(i).starts_with("vxlan") || net.routes.iter().any(|r| r.oif == Some(i));
-        let mut neighbours: Vec<String> = net
-            .neighbours
-            .iter()
-            .filter(|n| counts(n.index))
-            .map(|n| format!("{} {:?} {}", n.addr, n.mac, name(n.index)))
-            .chain(net.fdb.iter().map(|f| format!("{} {:?} {}", f.mac, f.dst, name(f.index))))
-            .collect();
-        neighbours.sort();
-        let mut links: Vec<String> =
-            net.links.values().map(|l| format!("{} {} {}", l.name, l.mtu, l.flags)).collect();
-        links.sort();
-        World { tables, routes: net.table(), neighbours, links }
-    }
-
-    fn status(&self) -> Vec<String> {
-        let Ok(list) = std::fs::read_dir(self.dir.path().join("endpoint-status")) else { return Vec::new() };
-        let mut names: Vec<_> =
-            list.map(|e| e.expect("entry").file_name().into_string().expect("name")).collect();
-        names.sort();
-        names
-    }
-}
-
-/// Everything that is programmed, as texts where indexes may differ.
-#[derive(Debug, PartialEq)]
-struct World {
-    tables: BTreeMap<(Family, String), MemoryTable>,
-    routes: Vec<String>,
-    neighbours: Vec<String>,
-    links: Vec<String>,
-}
-
-const V4: Family = Family::Ip(IpVersion::V4);
-
-fn core(
-    params: &Arc<Params>,
-    net: MemoryNet,
-    dir: &std::path::Path,
-    kernel: impl Fn() -> MemoryNft,
-) -> Core<MemoryNft, MemoryNet> {
-    let sysctl = Sysctl::under(dir.join("sys"));
-    Core::new(Arc::clone(params), || Ok(kernel()), net, sysctl).expect("core")
-}
 
 fn basics() -> Vec<Message> {
     vec![
@@ -519,182 +354,58 @@ fn a_refused_rule_holds_up_only_its_endpoint() {
     assert_eq!(bed.status().len(), 2);
 }
 
-/// The first objects of [`versions`], which others name.
-const NAMED: usize = 4;
+#[test]
+fn an_endpoint_counts_as_up_only_with_its_parameters_and_routes() {
+    let mut bed = Bed::new(&["cali1", "cali2"], &[]);
+    bed.send(&basics());
+    bed.send(&[workload("b", endpoint("cali2", &["10.0.0.2/32"], vec![])), Message::InSync]);
+    // One link has a parameter that cannot be set, the other's route is refused.
+    let parameter = bed.dir.path().join("sys/net/ipv4/conf/cali1/proxy_arp");
+    std::fs::remove_file(&parameter).expect("file");
+    std::fs::create_dir(&parameter).expect("folder");
+    bed.core.net_mut().refuse.insert(cidr("10.0.0.2/32"));
+    let report = bed.core.apply(bed.now);
+    assert_eq!((report.failures.len(), report.writes.routes), (2, 2), "{:?}", report.failures);
+    assert_eq!(bed.status(), [""; 0]);
+    std::fs::remove_dir(&parameter).expect("folder");
+    std::fs::write(&parameter, "0").expect("file");
+    assert_eq!(bed.core.apply(bed.now).failures.len(), 1);
+    assert_eq!(bed.status(), ["k8s default%2Fa eth0"]);
+    bed.core.net_mut().refuse.clear();
+    bed.apply();
+    assert_eq!(bed.status(), ["k8s default%2Fa eth0", "k8s default%2Fb eth0"]);
+}
 
-/// One object, what it may become, and what takes it away.
-fn versions() -> Vec<(Vec<Message>, Option<Message>)> {
-    let tiers = |names: &[&str]| vec![tier("default", names, names, false)];
-    let selector = |name: &str, selector: &str| {
-        let policy = calico_dpmsg::Policy {
-            tier: "default".into(),
-            original_selector: selector.into(),
-            inbound: vec![rule(Action::Allow)],
-            ..Default::default()
-        };
-        Message::PolicyUpdate(policy_id(name), Arc::new(policy))
+#[test]
+fn a_tunnel_device_has_one_address_of_its_family() {
+    let mut bed = Bed::new(&[], &[]);
+    let on = Encapsulation { vxlan: true, vxlan_v6: true, ..Default::default() };
+    bed.core.net_mut().add_address("eth0", "fd16::1/64");
+    let own = |v4| vtep("here", Some((v4, "172.16.5.1")), Some(("fd01::", "fd16::1")), 1);
+    bed.send(&[Message::Encapsulation(on), own("10.1.1.0"), Message::InSync]);
+    bed.apply();
+    let addresses = |bed: &mut Bed, link: &str| {
+        let index = bed.core.net_mut().index(link);
+        let of_link = bed.core.net_mut().addresses.iter().filter(|a| a.index == index);
+        of_link.map(|a| a.addr.to_string()).collect::<Vec<_>>()
     };
-    let hep = |iface: &str| HostEndpoint {
-        interface_name: iface.into(),
-        tiers: tiers(&["p1"]),
-        ..HostEndpoint::default()
-    };
-    vec![
-        (
-            vec![set("s:one", &["10.0.0.0/24"]), set("s:one", &["10.0.0.0/16", "10.0.1.0/24"])],
-            Some(Message::IpSetRemove("s:one".into())),
-        ),
-        (
-            vec![
-                selector("p1", "a"),
-                selector("p1", "b"),
-                policy("p1", "default", vec![rule(Action::Deny)], vec![]),
-            ],
-            Some(Message::PolicyRemove(policy_id("p1"))),
-        ),
-        (vec![selector("p2", "a"), selector("p2", "b")], Some(Message::PolicyRemove(policy_id("p2")))),
-        (
-            vec![profile("open", Action::Allow), profile("open", Action::Deny)],
-            Some(Message::ProfileRemove("open".into())),
-        ),
-        (
-            vec![
-                workload("a", endpoint("cali1", &["10.0.0.1/32", "fd00::1/128"], tiers(&["p1", "p2"]))),
-                workload("a", endpoint("cali2", &["10.0.0.1/32"], tiers(&["p2"]))),
-            ],
-            Some(no_workload("a")),
-        ),
-        (
-            vec![
-                workload("b", endpoint("cali1", &["10.0.0.2/32"], vec![])),
-                workload("b", endpoint("cali2", &["10.0.0.1/32"], tiers(&["p1", "p2"]))),
-            ],
-            Some(no_workload("b")),
-        ),
-        (
-            vec![host("h", hep("eth0")), host("h", hep("*"))],
-            Some(Message::HostEndpointRemove(calico_dpmsg::HostEndpointId("h".into()))),
-        ),
-        (
-            vec![pool("10.0.0.0/16", true), pool("10.0.0.0/16", false)],
-            Some(Message::IpPoolRemove(cidr("10.0.0.0/16"))),
-        ),
-        (
-            vec![
-                block("10.1.2.0/26", PoolType::Vxlan, "far", Some("172.16.6.2"), false),
-                block("10.1.2.0/26", PoolType::Vxlan, "near", Some("172.16.5.3"), true),
-                block("10.1.2.0/26", PoolType::NoEncap, "near", Some("172.16.5.3"), false),
-                block("10.1.2.0/26", PoolType::Vxlan, "here", None, false),
-            ],
-            Some(Message::RouteRemove(cidr("10.1.2.0/26"))),
-        ),
-        (
-            vec![
-                vtep("far", Some(("10.1.2.0", "172.16.6.2")), None, 2),
-                vtep("far", Some(("10.1.3.0", "172.16.6.3")), None, 3),
-            ],
-            Some(Message::VtepRemove("far".into())),
-        ),
-        (
-            vec![
-                vtep("here", Some(("10.1.1.0", "172.16.5.1")), None, 1),
-                vtep("here", Some(("10.1.1.1", "172.16.5.1")), None, 9),
-            ],
-            // A device stays while it is not known what it should be.
-            None,
-        ),
-        (
-            vec![
-                Message::Encapsulation(Encapsulation { vxlan: true, ..Default::default() }),
-                Message::Encapsulation(Encapsulation::default()),
-            ],
-            None,
-        ),
-        (
-            vec![node("here", Some("172.16.5.1/24"), None), node("here", Some("172.16.5.9/24"), None)],
-            Some(Message::HostMetadataRemove("here".into())),
-        ),
-    ]
-}
-
-#[derive(Debug, Clone)]
-enum Step {
-    /// Object, and which version; past the last one it goes.
-    Send(usize, usize),
-    Link(u8, bool),
-    Apply,
-    Restart,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        8 => (0usize..13, 0usize..5).prop_map(|(o, v)| Step::Send(o, v)),
-        1 => (0u8..2, any::<bool>()).prop_map(|(l, up)| Step::Link(l, up)),
-        2 => Just(Step::Apply),
-        1 => Just(Step::Restart),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
-    /// Whatever happened in whatever order, with restarts in between: the kernel ends like one that was told the last
-    /// word on each object, once.
-    #[test]
-    fn any_order_gives_the_same_kernel(steps in prop::collection::vec(step(), 1..50)) {
-        let objects = versions();
-        let settings = [("ProgramClusterRoutes", "Enabled")];
-        let mut bed = Bed::new(&["cali1", "cali2"], &settings);
-        let mut last: BTreeMap<usize, Option<Message>> = BTreeMap::new();
-        bed.send(&[Message::InSync]);
-        for s in steps {
-            match s {
-                Step::Send(o, v) => {
-                    let (updates, remove) = &objects[o];
-                    let message = updates.get(v);
-                    if let Some(m) = message.or(remove.as_ref()) {
-                        bed.send(std::slice::from_ref(m));
-                        last.insert(o, message.cloned());
-                    }
-                }
-                Step::Link(l, up) => {
-                    let name = ["cali1", "cali2"][usize::from(l)];
-                    let event = bed.core.net_mut().set_up(name, up);
-                    bed.core.on_link_event(event, bed.now);
-                }
-                Step::Apply => { bed.core.apply(bed.now); }
-                Step::Restart => {
-                    bed.restart();
-                    let known: Vec<Message> = last.values().flatten().cloned().collect();
-                    bed.send(&known);
-                    bed.send(&[Message::InSync]);
-                }
-            }
-        }
-        for link in ["cali1", "cali2"] {
-            let event = bed.core.net_mut().set_up(link, true);
-            bed.core.on_link_event(event, bed.now);
-        }
-        // What endpoints name is there in the end, whenever it came.
-        for (o, (updates, _)) in objects.iter().enumerate().take(NAMED) {
-            if last.get(&o).is_none_or(Option::is_none) {
-                bed.send(&updates[..1]);
-                last.insert(o, Some(updates[0].clone()));
-            }
-        }
-        bed.now += Duration::from_secs(60);
-        bed.core.resync_tables();
-        bed.core.apply(bed.now);
-        bed.core.apply(bed.now);
-
-        let mut fresh = Bed::new(&["cali1", "cali2"], &settings);
-        let known: Vec<Message> = last.into_values().flatten().collect();
-        fresh.send(&known);
-        fresh.send(&[Message::InSync]);
-        fresh.core.apply(fresh.now);
-        fresh.core.apply(fresh.now);
-        prop_assert_eq!(bed.world(), fresh.world());
-        prop_assert_eq!(bed.status(), fresh.status());
-        bed.moved();
-        prop_assert_eq!(bed.core.apply(bed.now).writes.total(), 0);
+    assert_eq!(addresses(&mut bed, "vxlan.calico"), ["10.1.1.0/32"]);
+    assert_eq!(addresses(&mut bed, "vxlan-v6.calico"), ["fd01::/128"]);
+    assert_eq!(bed.core.net_mut().made.iter().map(|d| d.mtu).collect::<Vec<_>>(), [1450, 1430]);
+    // It moves; what others added goes, the kernel's own link-local one stays.
+    for (link, addr) in [
+        ("vxlan-v6.calico", "fe80::5/64"),
+        ("vxlan-v6.calico", "fd99::1/64"),
+        ("vxlan.calico", "10.9.9.9/24"),
+    ] {
+        bed.core.net_mut().add_address(link, addr);
     }
+    bed.send(&[own("10.1.1.1")]);
+    bed.core.resync_links();
+    bed.apply();
+    assert_eq!(addresses(&mut bed, "vxlan.calico"), ["10.1.1.1/32"]);
+    assert_eq!(addresses(&mut bed, "vxlan-v6.calico"), ["fd01::/128", "fe80::5/64"]);
+    assert_eq!(bed.core.net_mut().made.len(), 2, "no device was made anew");
+    let members = bed.table(V4).sets["cali40this-host"].1.clone();
+    assert_eq!(members.len(), 2, "{members:?}");
 }
