@@ -220,6 +220,10 @@ async fn one(
             Err(ActionError::Client(error)) if skip_exists && error.is_already_exists() => Ok(Done::Changed),
             result => result,
         },
+        Action::Apply if item.object.kind() == Kind::ClusterInformation => {
+            let id = item.object.kind().to_string();
+            Err(ActionError::NotSupported { operation: "apply", id, reason: "resource is readonly" })
+        }
         Action::Apply => match create(client, item, true).await {
             Err(ActionError::Client(error)) if error.is_already_exists() || error.is_not_supported() => {
                 update(client, item, true).await
@@ -411,9 +415,10 @@ fn tier_of(object: &AnyResource) -> Option<&str> {
 
 /// An error of the client with what it means for this object.
 fn explained(object: &AnyResource, error: ClientError) -> ActionError {
-    if let (Some(tier), true) = (tier_of(object), error.is_not_found()) {
-        let tier = tier.to_owned();
-        return ActionError::TierMissing { tier, error };
+    if let (Some(tier), ClientError::Store(StoreError::DoesNotExist { id })) = (tier_of(object), &error)
+        && *id == format!("{}({tier})", Kind::Tier)
+    {
+        return ActionError::TierMissing { tier: tier.to_owned(), error };
     }
     error.into()
 }

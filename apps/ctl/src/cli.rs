@@ -243,7 +243,7 @@ pub(crate) fn parse(root: &'static Command, program: &str, args: &[OsString]) ->
     if let Some(("help", topic)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         let words: Vec<&str> = topic.iter().map(String::as_str).filter(|w| !w.starts_with('-')).collect();
         let (command, path) = descend(root, program, &words)?;
-        return Ok(Call::Help(help::text(command, &path)));
+        return Ok(Call::Help(help::text(command, program, &path)));
     }
     let words = command_words(root, program, &args)?;
     let mut path = program.to_owned();
@@ -258,9 +258,9 @@ pub(crate) fn parse(root: &'static Command, program: &str, args: &[OsString]) ->
     let rest: Vec<String> =
         args.into_iter().enumerate().filter(|(at, _)| !skip.contains(at)).map(|(_, arg)| arg).collect();
     let Some(parsed) = read_flags(command, rest)? else {
-        return Ok(Call::Help(help::text(command, &path)));
+        return Ok(Call::Help(help::text(command, program, &path)));
     };
-    let Some(verb) = command.verb else { return Ok(Call::Help(help::text(command, &path))) };
+    let Some(verb) = command.verb else { return Ok(Call::Help(help::text(command, program, &path))) };
     let got = parsed.words.len();
     match command.arity {
         Arity::Exactly(wanted) if wanted != got => Err(UsageError::NotExactly { wanted, got }),

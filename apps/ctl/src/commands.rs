@@ -35,6 +35,9 @@ pub(crate) enum CommandError {
     /// Input without objects.
     #[error(transparent)]
     NoInput(InputError),
+    /// A name without letters.
+    #[error("resource name may not be empty")]
+    EmptyName,
     /// Not a kind.
     #[error(transparent)]
     Kind(#[from] UnknownKind),

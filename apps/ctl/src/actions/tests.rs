@@ -146,8 +146,8 @@ fn outcomes_of_actions() {
                 "apiVersion: projectcalico.org/v3\nkind: ClusterInformation\nmetadata: {name: default}\n"
                     .into(),
                 "",
-                "failed to apply 'ClusterInformation' resource: [operation apply or replace is not supported on \
-                 ClusterInformation]",
+                "failed to apply 'ClusterInformation' resource: [operation apply is not supported on \
+                 ClusterInformation: resource is readonly]",
             ),
             step(
                 CREATE,

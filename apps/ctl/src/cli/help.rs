@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{Command, Flag, Takes, tree};
 
-/// The help text of a command; `path` is how it is called.
-pub(super) fn text(command: &Command, path: &str) -> String {
+/// The help text of a command; `path` is how it is called, beginning with the program.
+pub(super) fn text(command: &Command, program: &str, path: &str) -> String {
     let mut out = format!("{}\n", command.about);
     if !command.details.is_empty() {
         let _ = write!(out, "\n{}\n", command.details.trim_end());
@@ -18,7 +18,8 @@ pub(super) fn text(command: &Command, path: &str) -> String {
         for sub in command.commands {
             let _ = writeln!(out, "  {:width$}  {}", sub.name, sub.about);
         }
-        let _ = write!(out, "\n\"{path} help COMMAND\" tells more about a command.\n");
+        let group = path.strip_prefix(program).unwrap_or_default();
+        let _ = write!(out, "\n\"{program} help{group} COMMAND\" tells more about a command.\n");
     }
     let is_root = std::ptr::eq(command, &tree::ROOT);
     if !command.flags.is_empty() && !is_root {

@@ -67,7 +67,7 @@ pub(super) fn items(args: &Args) -> Result<Vec<Item>, CommandError> {
         return Ok(vec![named(kind, "")?]);
     }
     if names.iter().any(String::is_empty) {
-        return Err(UsageError::Refused("resource name may not be empty".to_owned()).into());
+        return Err(CommandError::EmptyName);
     }
     names.iter().map(|name| named(kind, name)).collect()
 }

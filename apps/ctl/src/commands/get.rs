@@ -6,7 +6,7 @@ use calico_schema::ColumnContext;
 
 use super::{CommandError, crud};
 use crate::cli::Args;
-use crate::connect;
+use crate::connect::{self, ConnectError};
 use crate::format::{Form, Shown, export};
 use crate::input::{InputError, Item, Origin};
 use crate::output::Out;
@@ -21,10 +21,13 @@ pub(super) async fn run(args: &Args, out: &mut Out) -> Result<(), CommandError> 
         }
         Ok(items) if items.is_empty() => return Err(InputError::Empty { place: String::new() }.into()),
         Ok(items) => items,
-        Err(error @ CommandError::Kind(_)) => return Err(wrapped(&error)),
+        Err(error @ (CommandError::Kind(_) | CommandError::EmptyName)) => return Err(wrapped(&error)),
         Err(error) => return Err(error),
     };
-    let client = connect::checked_client(args).await.map_err(|error| wrapped(&error.into()))?;
+    let client = connect::checked_client(args).await.map_err(|error| match error {
+        ConnectError::Mismatch { .. } | ConnectError::Unverified(_) => wrapped(&error.into()),
+        other => other.into(),
+    })?;
     let mut shown = Vec::new();
     let mut errors = Vec::new();
     for item in items {

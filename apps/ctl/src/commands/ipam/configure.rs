@@ -66,6 +66,8 @@ impl Changes {
     /// Changes the settings and says so.
     fn make(&self, config: &mut IpamConfig) -> String {
         let mut report = String::new();
+        // Upstream's tool spells out what holds anyway, and so the stored settings are the same.
+        config.kubevirt_vm_address_persistence.get_or_insert_with(|| PERSISTENCE[0].into());
         if let Some(strict) = self.strict_affinity {
             config.strict_affinity = strict;
             report.push_str(&format!("Successfully set StrictAffinity to: {strict}\n"));
