@@ -435,11 +435,15 @@ impl Block {
             }
             outcome.ordinals.push(ordinal);
         }
+        for ordinal in &outcome.ordinals {
+            self.raw.sequence_number_for_allocation.insert(*ordinal, self.raw.sequence_number);
+        }
         self.put_to_cool(&outcome.ordinals, cooldown, now);
         Ok(outcome)
     }
 
-    /// Releases every address held under `handle`.
+    /// Releases every address held under `handle`. While they cool down they keep the numbers of their allocations,
+    /// as upstream has it.
     pub fn release_handle(&mut self, handle: &str, cooldown: u32, now: jiff::Timestamp) -> Vec<u32> {
         let ordinals = self.held_by(handle);
         self.put_to_cool(&ordinals, cooldown, now);
@@ -495,7 +499,6 @@ impl Block {
         });
         for ordinal in ordinals {
             self.raw.allocations[*ordinal as usize] = Some(index);
-            self.raw.sequence_number_for_allocation.insert(*ordinal, self.raw.sequence_number);
         }
         if !self.free_cold(cooldown, now) {
             self.compact();

@@ -468,7 +468,7 @@ fn releases_are_whole_per_block() {
         assert_eq!(error.to_string(), "update conflict: 10.0.0.2");
         assert!(matches!(error, IpamError::ReleaseMismatch { reason: Mismatch::Handle { .. }, .. }));
         let released: Vec<SmolStr> = outcome.released.into_iter().map(|r| r.address).collect();
-        assert_eq!(released, ["203.0.113.9", "10.0.0.5"]);
+        assert_eq!(released, ["10.0.0.5"]);
         assert_eq!(outcome.unallocated, ["203.0.113.9".parse::<IpAddr>().unwrap()]);
         assert_eq!(c.handle("h").unwrap().block["10.0.0.0/30"], 2);
         let sequence = c.alone(ops::assignment("10.0.0.1".parse().unwrap())).unwrap().sequence;
@@ -620,6 +620,8 @@ fn claims_and_releases_of_blocks() {
         assert!(!c.store.entries.keys().any(|k| matches!(k, Key::BlockAffinity { .. })));
         assert!(c.block("10.0.0.0/30").is_none());
         assert_eq!(c.block("10.0.0.4/30").unwrap().affinity, None);
+        c.alone(ops::release_block_affinity("10.0.0.4/30".parse().unwrap(), false)).unwrap();
+        assert!(c.block("10.0.0.4/30").is_some(), "a block that nobody owns is left alone");
     });
     both(&[("fd00::/64", 122)], |c| {
         let whole = c.alone(ops::claim_affinity("fd00::/64".parse().unwrap(), Owner::host("ash")));

@@ -87,6 +87,17 @@ fn a_cooling_address_is_in_use_until_its_time_is_over() {
 }
 
 #[test]
+fn only_a_release_by_address_renumbers_what_cools() {
+    let mut b = block("10.0.0.0/30");
+    take(&mut b, 2, "a");
+    let number = b.allocation_sequence(0);
+    free(&mut b, &[0], 60, at(1));
+    assert_eq!(b.allocation_sequence(0), number + 1);
+    b.release_handle("a", 60, at(1));
+    assert_eq!(b.allocation_sequence(1), number);
+}
+
+#[test]
 fn a_release_that_does_not_fit_changes_nothing() {
     let mut b = block("10.0.0.0/30");
     take(&mut b, 2, "a");

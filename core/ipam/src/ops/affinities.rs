@@ -97,7 +97,7 @@ pub fn release_affinity(cidr: Cidr, owner: Owner, must_be_empty: bool) -> Operat
     })
 }
 
-/// Releases one block, whoever owns it.
+/// Releases one block, whoever owns it; one that nobody owns is left alone.
 pub fn release_block_affinity(block: Cidr, must_be_empty: bool) -> Operation<Result<(), IpamError>> {
     operation(move |cx| async move {
         let mut patience = Patience(0);
@@ -107,7 +107,7 @@ pub fn release_block_affinity(block: Cidr, must_be_empty: bool) -> Operation<Res
             let stored = cx.get(key.clone()).await?;
             let stored = stored.ok_or_else(|| IpamError::DoesNotExist { id: entry_name(&key) })?;
             let Some(owner) = block_value(&stored)?.affinity.as_deref().and_then(Owner::parse) else {
-                return Err(IpamError::OwnerRequired);
+                return Ok(());
             };
             let rules = ReleaseRules { must_be_empty, sequence: None, cooldown: config.ip_cooldown_seconds };
             match release_once(&cx, &owner, block.masked(), rules).await {

@@ -238,8 +238,8 @@ pub fn auto_assign(args: AutoAssignArgs) -> Operation<AutoAssigned> {
                 messages: Vec::new(),
                 reserved: wish.reserved.cloned(),
             };
-            let result = assign_family(&cx, &wish, &mut got).await;
-            let begun = result.is_ok() || !got.ips.is_empty() || !got.messages.is_empty();
+            let mut begun = false;
+            let result = assign_family(&cx, &wish, &mut got, &mut begun).await;
             let slot = match version {
                 IpVersion::V4 => &mut outcome.v4,
                 IpVersion::V6 => &mut outcome.v6,
@@ -284,7 +284,13 @@ pub fn ensure_blocks(args: AutoAssignArgs) -> Operation<Result<EnsuredBlocks, Ip
     })
 }
 
-async fn assign_family(cx: &Cx, wish: &Wish<'_>, got: &mut Assignments) -> Result<(), IpamError> {
+/// Says by `begun` whether it came so far as to look for addresses.
+async fn assign_family(
+    cx: &Cx,
+    wish: &Wish<'_>,
+    got: &mut Assignments,
+    begun: &mut bool,
+) -> Result<(), IpamError> {
     let args = wish.args;
     if args.intended_use.is_empty() {
         return Err(IpamError::UseRequired);
@@ -295,6 +301,7 @@ async fn assign_family(cx: &Cx, wish: &Wish<'_>, got: &mut Assignments) -> Resul
     let mut patience = Patience(0);
     loop {
         let mut search = Search::prepare(cx, wish).await?;
+        *begun = true;
         if !search.handle_full(cx).await? {
             match search.run(cx, got).await? {
                 Taken::Addresses(_) => return Ok(()),

@@ -35,7 +35,7 @@ pub struct ReleaseOptions {
 pub struct ReleaseOutcome {
     /// Addresses that nobody held, in order of their blocks.
     pub unallocated: Vec<IpAddr>,
-    /// Requests that were carried out or had nothing to do.
+    /// Requests that were carried out or had nothing to do, except those for addresses that are in no block.
     pub released: Vec<ReleaseOptions>,
     /// The first error. The requests of other blocks were carried out all the same.
     pub error: Option<IpamError>,
@@ -102,10 +102,7 @@ async fn release_all(
         };
         match block {
             Some(block) => by_block.entry(block).or_default().push((ip, request)),
-            None => {
-                outcome.unallocated.push(ip);
-                outcome.released.push(request);
-            }
+            None => outcome.unallocated.push(ip),
         }
     }
     let blocks: Vec<Cidr> = by_block.keys().copied().collect();
