@@ -42,7 +42,7 @@ fn runs() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("IPAM_SIM_SEED") {
         Some(seed) => (seed, seed + 1),
-        None => (0, number("IPAM_SIM_RUNS").unwrap_or(400)),
+        None => (0, number("IPAM_SIM_RUNS").unwrap_or(300)),
     }
 }
 
