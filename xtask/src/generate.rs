@@ -64,10 +64,17 @@ fn kinds_page() -> String {
          | kind | plural | scope | short names and aliases | served |\n|---|---|---|---|---|\n",
     );
     for info in Kind::all().iter().filter(|k| k.public) {
-        let names: Vec<String> = info.short_names.iter().chain(info.ctl_aliases).map(|n| format!("`{n}`")).collect();
+        let names: Vec<String> =
+            info.short_names.iter().chain(info.ctl_aliases).map(|n| format!("`{n}`")).collect();
         let scope = if info.namespaced() { "namespaced" } else { "cluster" };
         let served = if info.served { "yes" } else { "not yet" };
-        let _ = writeln!(page, "| {} | `{}` | {scope} | {} | {served} |", info.name, info.plural, names.join(" "));
+        let _ = writeln!(
+            page,
+            "| {} | `{}` | {scope} | {} | {served} |",
+            info.name,
+            info.plural,
+            names.join(" ")
+        );
     }
     page
 }

@@ -83,11 +83,9 @@ impl ConfigTracker {
                 self.selecting.insert(name.clone(), (**config).clone());
                 self.select();
             }
-            AnyResource::Node(node) if *name == self.hostname => {
-                if self.node_labels != node.metadata.labels {
-                    self.node_labels.clone_from(&node.metadata.labels);
-                    self.select();
-                }
+            AnyResource::Node(node) if *name == self.hostname && self.node_labels != node.metadata.labels => {
+                self.node_labels.clone_from(&node.metadata.labels);
+                self.select();
             }
             _ => {}
         }
@@ -143,7 +141,7 @@ impl ConfigTracker {
 
 #[cfg(test)]
 mod tests {
-    use calico_api::{Kind, Node, Resource as _};
+    use calico_api::{Kind, Node};
     use calico_model::{KvPair, UpdateType};
 
     use super::*;

@@ -29,6 +29,9 @@ pub struct Matrix {
     cells: BTreeMap<Pair, Cell>,
 }
 
+/// Cells by who sends and who receives.
+type Cells<'a> = BTreeMap<(&'a str, &'a str), &'a Cell>;
+
 #[derive(Debug, Clone)]
 struct Cell {
     outcome: Outcome,
@@ -107,7 +110,7 @@ impl Matrix {
     /// A table per probe and family: rows send, columns receive. `yes` and `no` say what happened, `YES!` and `NO!`
     /// the same where something else was expected.
     pub fn render(&self, paint: Paint) -> String {
-        let mut tables: BTreeMap<(Probe, u8), BTreeMap<(&str, &str), &Cell>> = BTreeMap::new();
+        let mut tables: BTreeMap<(Probe, u8), Cells<'_>> = BTreeMap::new();
         for (pair, cell) in &self.cells {
             let table = tables.entry((pair.probe, pair.version)).or_default();
             table.insert((&pair.from, &pair.to), cell);
@@ -122,7 +125,7 @@ impl Matrix {
     }
 }
 
-fn render_table(out: &mut String, title: &str, cells: &BTreeMap<(&str, &str), &Cell>, paint: Paint) {
+fn render_table(out: &mut String, title: &str, cells: &Cells<'_>, paint: Paint) {
     let sorted = |pick: fn(&(&str, &str)) -> String| {
         let mut names: Vec<String> = cells.keys().map(pick).collect();
         names.sort();
