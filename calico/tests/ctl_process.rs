@@ -16,9 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(25);
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let ctl = Ctl::new();
-    let many: String = (0..400)
-        .map(|i| SET.replace("name: nets", &format!("name: nets-{i:03}")) + "---\n")
-        .collect();
+    let many: String =
+        (0..400).map(|i| SET.replace("name: nets", &format!("name: nets-{i:03}")) + "---\n").collect();
     ctl.ok(&["apply", "-f", "-"], &many, "Successfully applied 400 'GlobalNetworkSet' resource(s)\n");
     let mut child = ctl
         .command(&["get", "gnetsets", "-o", "yaml"])

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-pub const SET: &str =
-    "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata: {name: nets}\nspec: {nets: [10.31.0.0/16]}\n";
-pub const TIER: &str = "apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: t}\nspec: {order: 5}\n";
+pub const SET: &str = "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata: {name: nets}\nspec: {nets: [10.31.0.0/16]}\n";
+pub const TIER: &str =
+    "apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: t}\nspec: {order: 5}\n";
 pub const NETWORK_POLICY: &str = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: web\n  \
     namespace: shop\nspec:\n  podSelector:\n    matchLabels:\n      app: web\n  policyTypes:\n  - Ingress\n  ingress:\n  \
     - from:\n    - podSelector:\n        matchLabels:\n          app: front\n    ports:\n    - port: 80\n";
@@ -85,8 +85,9 @@ impl Ctl {
     /// Puts something into the datastore that no client would write.
     pub fn corrupt(&self, key: &str, value: &str) {
         let database = Connection::open(self.database()).unwrap();
-        let changed =
-            database.execute("UPDATE entries SET value = CAST(?2 AS BLOB) WHERE path = ?1", (key, value)).unwrap();
+        let changed = database
+            .execute("UPDATE entries SET value = CAST(?2 AS BLOB) WHERE path = ?1", (key, value))
+            .unwrap();
         assert_eq!(changed, 1, "{key}");
     }
 
