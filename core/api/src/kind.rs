@@ -161,4 +161,12 @@ mod tests {
             assert_eq!(Kind::lookup(word), want, "{word}");
         }
     }
+
+    #[test]
+    fn plurals_are_those_of_stored_paths() {
+        // One kind has no plural of its own: paths spell it like the singular.
+        assert_eq!(Kind::KubernetesService.plural(), "kubernetesservice");
+        assert_eq!(Kind::from_plural("kubernetesservices"), None);
+        assert_eq!(Kind::from_plural("kubernetesendpointslices"), Some(Kind::KubernetesEndpointSlice));
+    }
 }

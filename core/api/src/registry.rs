@@ -132,7 +132,7 @@ registry! {
         KubernetesNetworkPolicy "kubernetesnetworkpolicies" Namespaced short [] alias [] hidden;
         KubernetesClusterNetworkPolicy "kubernetesclusternetworkpolicies" Cluster short [] alias [] hidden;
         KubernetesEndpointSlice "kubernetesendpointslices" Namespaced short [] alias [] hidden;
-        KubernetesService "kubernetesservices" Namespaced short [] alias [] hidden;
+        KubernetesService "kubernetesservice" Namespaced short [] alias [] hidden;
     }
 }
 
