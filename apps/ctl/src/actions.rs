@@ -381,6 +381,8 @@ async fn delete(
             taken_along.extend(doomed);
             Ok(Done::Changed)
         }
+        // It is gone; only its last content could not be read.
+        Err(ClientError::WrongKind { .. }) => Ok(Done::Changed),
         Err(error) if kind == Kind::Tier && is_in_use(&error) => {
             Err(ActionError::TierInUse { tier: given.name.clone(), error })
         }
