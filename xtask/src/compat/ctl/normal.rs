@@ -146,6 +146,9 @@ const REASONS: [&str; 6] = [
     "invalid selector: ",
 ];
 
+/// Stands where a name was taken out, and so ends the reason before it.
+const CUT: char = '\u{1}';
+
 /// The text without its reasons, and the reasons. The names of objects before single errors are reasons too.
 pub(super) fn without_words(text: &str) -> (String, Vec<String>) {
     let mut reasons = Vec::new();
@@ -155,8 +158,8 @@ pub(super) fn without_words(text: &str) -> (String, Vec<String>) {
     while let Some((at, lead)) = REASONS.iter().filter_map(|r| rest.find(r).map(|at| (at, *r))).min() {
         out.push_str(&rest[..at]);
         let after = &rest[at + lead.len()..];
-        let end = end_of_reason(lead, after, out.ends_with('['));
-        reasons.push(after[..end].trim_end().to_owned());
+        let end = end_of_reason(lead, after, out.trim_end_matches(CUT).ends_with('['));
+        reasons.push(after[..end].replace(CUT, "").trim_end().to_owned());
         out.push_str(match lead {
             lead if lead.starts_with("error with") => "error with <fields>",
             // An unknown field is told in place of the whole error.
@@ -168,7 +171,7 @@ pub(super) fn without_words(text: &str) -> (String, Vec<String>) {
         rest = &after[end..];
     }
     out.push_str(rest);
-    (out, reasons)
+    (out.replace(CUT, ""), reasons)
 }
 
 /// The text without `Kind(name): ` at the start of a single error in a list.
@@ -177,6 +180,7 @@ fn without_names(text: &str, names: &mut Vec<String>) -> String {
     let mut rest = text;
     while let Some((at, end)) = next_name(rest, &out) {
         out.push_str(&rest[..at]);
+        out.push(CUT);
         names.push(rest[at..end].trim_end_matches([':', ' ']).to_owned());
         rest = &rest[end..];
     }
@@ -187,7 +191,7 @@ fn without_names(text: &str, names: &mut Vec<String>) -> String {
 fn next_name(rest: &str, before: &str) -> Option<(usize, usize)> {
     let starts = rest.match_indices(|c: char| c.is_ascii_uppercase());
     for (at, _) in starts {
-        let lead = if at == 0 { before } else { &rest[..at] };
+        let lead = if at == 0 { before.trim_end_matches(CUT) } else { &rest[..at] };
         if !(lead.ends_with('[') || lead.ends_with(' ')) || lead.ends_with("on ") {
             continue;
         }
@@ -220,6 +224,8 @@ fn end_of_reason(lead: &str, text: &str, in_list: bool) -> usize {
     }
     let line = text.find('\n').unwrap_or(text.len());
     let next = text.find(") error with ").map_or(line, |at| at + 1).min(line);
+    let cut = text.find(CUT).map_or(line, |at| text[..at].trim_end().len());
+    let next = next.min(cut);
     if next < line {
         return next;
     }
