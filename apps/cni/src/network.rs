@@ -280,26 +280,38 @@ impl Wiring<'_> {
     }
 }
 
-/// Deletes the pair whose host end is `host_name`. True if something was deleted.
+/// What became of a host interface that was to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Deleted.
+    Deleted,
+    /// There was none.
+    Absent,
+    /// Left alone: its other end is not in the container's namespace.
+    Elsewhere,
+}
+
+/// Deletes the pair whose host end is `host_name`.
 ///
 /// With `container`, only if the other end is in that namespace, under whatever name: two containers whose IDs begin
 /// alike have the same name for their host ends, and the later one took it.
-pub fn tear_down(host_name: &str, container: Option<&NetNs>) -> Result<bool, PluginError> {
+pub fn tear_down(host_name: &str, container: Option<&NetNs>) -> Result<Removal, PluginError> {
     let mut host = Netlink::new().map_err(PluginError::netlink("cannot reach the host's network"))?;
     let found =
         host.link_by_name(host_name).map_err(PluginError::netlink("cannot read the host's interfaces"))?;
-    let Some(host_link) = found else { return Ok(false) };
+    let Some(host_link) = found else { return Ok(Removal::Absent) };
     if let Some(container) = container {
         let inside = container.run(|| Netlink::new()?.links())?;
         let inside = inside.map_err(PluginError::netlink("cannot read the container's interfaces"))?;
         let is_other_end =
             |link: &Link| link.parent == Some(host_link.index) && host_link.parent == Some(link.index);
         if !inside.iter().any(is_other_end) {
-            tracing::warn!(interface = host_name, "Host interface leads to another container and stays");
-            return Ok(false);
+            return Ok(Removal::Elsewhere);
         }
     }
-    host.delete_link(host_link.index).map_err(PluginError::netlink("cannot delete the interface"))
+    let deleted =
+        host.delete_link(host_link.index).map_err(PluginError::netlink("cannot delete the interface"))?;
+    Ok(if deleted { Removal::Deleted } else { Removal::Absent })
 }
 
 fn missing(what: String) -> Result<(), PluginError> {

@@ -135,12 +135,7 @@ impl Call<'_> {
         match conf.dataplane.as_deref() {
             None | Some("" | "linux") => {}
             Some("grpc") => return unsupported("dataplane_options.type grpc", "leave dataplane_options out"),
-            Some(other) => {
-                return Err(PluginError::config(
-                    "dataplane_options",
-                    format!("invalid dataplane type: {other}"),
-                ));
-            }
+            Some(other) => return Err(PluginError::Dataplane(other.to_owned())),
         }
         if conf.device()? == DeviceType::Netkit {
             tracing::warn!("Device type netkit is not served, a veth pair takes its place");

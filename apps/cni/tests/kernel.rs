@@ -432,6 +432,16 @@ fn del_goes_on_where_pieces_are_missing() {
     within(&pod.ns(), |nl| nl.delete_link_by_name("eth0").expect("delete"));
     host.del(&pod, &conf);
     host.assert_clean();
+    // The interface is in another namespace than the runtime says.
+    let pod = host.container("boxh");
+    let other = host.container("other");
+    host.add(&pod, &conf);
+    let moved = host.call(PluginKind::Calico, "ADD", "boxh", &other.path, "eth0", &conf);
+    assert_eq!(moved.code, 0, "{}", moved.stdout);
+    within(&pod.ns(), |nl| assert!(nl.link_by_name("eth0").expect("read").is_none()));
+    within(&other.ns(), |nl| assert!(nl.link_by_name("eth0").expect("read").is_some()));
+    host.del(&pod, &conf);
+    host.assert_clean();
     // The interface has another name inside.
     let pod = host.container("boxg");
     host.add(&pod, &conf);

@@ -12,7 +12,7 @@ use calico_net::Cidr;
 
 use super::Call;
 use crate::error::PluginError;
-use crate::network::tear_down;
+use crate::network::{Removal, tear_down};
 use crate::store::Store;
 use crate::workload::Workload;
 
@@ -135,17 +135,19 @@ impl Call<'_> {
         container: Option<&NetNs>,
     ) -> Result<(), PluginError> {
         let name = endpoint.map_or(workload.host_interface.as_str(), |e| e.spec.interface_name.as_str());
-        let deleted = match (container, endpoint, store) {
-            (Some(container), _, _) => tear_down(name, Some(container))?,
-            // The runtime does not say where the other end is. The endpoint names the host end, which is enough
-            // unless another endpoint does too.
-            (None, Some(_), Some(store)) if !self.is_shared(store, workload, name)? => tear_down(name, None)?,
-            // The namespace is gone, and with it both ends of the pair.
-            _ => false,
+        let removal = match container {
+            Some(container) => tear_down(name, Some(container))?,
+            // The runtime does not say where the other end is.
+            None => Removal::Elsewhere,
         };
-        if deleted {
-            tracing::info!(interface = name, "Interface deleted");
-        }
+        let removal = match (removal, endpoint, store) {
+            // The endpoint names the host end, which is enough unless another endpoint does too.
+            (Removal::Elsewhere, Some(_), Some(store)) if !self.is_shared(store, workload, name)? => {
+                tear_down(name, None)?
+            }
+            (removal, ..) => removal,
+        };
+        tracing::info!(interface = name, ?removal, "Host interface looked after");
         Ok(())
     }
 
