@@ -220,8 +220,16 @@ fn network_config(
         ipam["ipv6_pools"] = json!(v6);
     }
     let gateway = machines.iter().find(|m| m.name == pod.node).and_then(|m| m.gateways.first().copied());
+    let tunnel = |p: &&crate::scenario::Pool| p.spec.get("vxlanMode").is_some_and(|mode| mode != "Never");
+    // Nodes of a lab share the host's files, so the MTU is said here: what VXLAN leaves of 1500.
+    let mtu = match (scenario.pools.iter().any(|p| tunnel(&p)), has(6)) {
+        (true, true) => 1430,
+        (true, false) => 1450,
+        (false, _) => 1500,
+    };
     let mut config = json!({
         "cniVersion": "1.0.0",
+        "mtu": mtu,
         "name": "calico-lab",
         "type": "calico",
         "nodename": pod.node,
