@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::text::pretty;
 
 /// Aspects of a record that are compared apart from the rest, as cases of `AREA-ASPECT`: words of reasons, `null` for
-/// an object that is not there, the note that nothing changed, the stream on which an error is told.
-pub(crate) const ASPECTS: [&str; 4] = ["words", "null", "unchanged", "streams"];
+/// an object that is not there, the note that nothing changed, the stream on which an error is told, the counts that
+/// handles hold.
+pub(crate) const ASPECTS: [&str; 5] = ["words", "null", "unchanged", "streams", "counts"];
 
 /// A case.
 #[derive(Debug)]

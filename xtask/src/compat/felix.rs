@@ -19,11 +19,11 @@ use world::World;
 /// The node that every data set is for.
 const NODE: &str = "larch";
 
-/// Compares the messages of the calculation graph.
+/// Compares the messages of the calculation graph. They were recorded under the built-in settings.
 pub(crate) fn calc(context: &Context) -> anyhow::Result<Vec<Case>> {
     each(context, "felix/calc", |id, dir, meta| {
         let expected = read_json(&dir.join("calcgraph.json"))?;
-        let mut world = World::start(dir, meta)?;
+        let mut world = World::start(dir, meta, false)?;
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
         for (step, expected) in expected["steps"].as_array().into_iter().flatten().enumerate() {
             if step > 0 {
@@ -41,7 +41,7 @@ pub(crate) fn calc(context: &Context) -> anyhow::Result<Vec<Case>> {
 /// rules before it, so equal comments mean equal rules.
 pub(crate) fn rules(context: &Context) -> anyhow::Result<Vec<Case>> {
     each(context, "felix/rules", |id, dir, meta| {
-        let mut world = World::start(dir, meta)?;
+        let mut world = World::start(dir, meta, true)?;
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
         let steps = meta["steps"].as_array().map_or(0, Vec::len);
         for step in 0..=steps {

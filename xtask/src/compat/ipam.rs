@@ -2,7 +2,7 @@
 //!
 //! Every scenario runs twice on a store in memory: in whole transactions (`ipam/atomic`) and by upstream's
 //! protocol step by step (`ipam/steps`). What depends on the clock is compared relative to the block's first
-//! number; which blocks of a pool a node takes first is the product's own choice, so blocks are named by the
+//! number; how many addresses a handle says it has in each block is an aspect of its own (`-counts`); which blocks of a pool a node takes first is the product's own choice, so blocks are named by the
 //! order in which they appear (see [`blocks`]).
 
 mod blocks;
@@ -42,10 +42,9 @@ fn run(context: &Context, area: &str, form: Form) -> anyhow::Result<Vec<Case>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut cases = Vec::new();
     for name in names(&context.path("ipam"), |file| file.strip_suffix(".json"))? {
-        let id = format!("{area}/{name}");
-        if context.wants(&id) {
+        if context.wants_any(area, &name) {
             let scenario = read_json(&context.path("ipam").join(format!("{name}.json")))?;
-            cases.push(runtime.block_on(case(id, &scenario, form))?);
+            cases.extend(runtime.block_on(case(area, &name, &scenario, form))?);
         }
     }
     Ok(cases)
@@ -103,14 +102,14 @@ impl Run {
     }
 }
 
-async fn case(id: String, scenario: &Value, form: Form) -> anyhow::Result<Case> {
+async fn case(area: &str, name: &str, scenario: &Value, form: Form) -> anyhow::Result<Vec<Case>> {
     let mut run = Run::new(form);
     calls::apply(&run, field(&scenario["state"], "yaml")).await?;
     run.blocks.pools_of(field(&scenario["state"], "yaml"))?;
     for raw in scenario["state"]["raw"].as_array().into_iter().flatten() {
         let (path, value) = match raw {
             Value::Array(pair) => (pair.first(), pair.get(1)),
-            pair => (pair.get("key"), pair.get("value")),
+            pair => (pair.get("Key"), pair.get("Value")),
         };
         let path = path.and_then(Value::as_str).unwrap_or_default();
         run.write(path, value.and_then(Value::as_str)).await?;
@@ -119,6 +118,7 @@ async fn case(id: String, scenario: &Value, form: Form) -> anyhow::Result<Case> 
     run.blocks.known(initial.keys());
     let (mut theirs, mut ours) = (Sequences::default(), Sequences::default());
     let (mut expected, mut made) = (Vec::new(), Vec::new());
+    let (mut their_counts, mut our_counts) = (Vec::new(), Vec::new());
     for step in scenario["steps"].as_array().into_iter().flatten() {
         let (result, error) = calls::call(&mut run, &step["op"]).await?;
         let stored = run.stored().await?;
@@ -128,16 +128,18 @@ async fn case(id: String, scenario: &Value, form: Form) -> anyhow::Result<Case> 
         let varies = varying(scenario, &step["index"]);
         let mut left = json!({
             "op": step["op"],
-            "result": wanted,
+            "result": calls::sorted_addresses(wanted),
             "error": step["error"],
             "state": theirs.comparable(&state::texts(&step["etcd"])),
         });
         let mut right = json!({
             "op": step["op"],
-            "result": run.blocks.named(&result),
+            "result": calls::sorted_addresses(run.blocks.named(&result)),
             "error": run.blocks.named(&json!(error)),
             "state": ours.comparable(&run.blocks.named_state(&stored)),
         });
+        their_counts.push(state::take_counts(&mut left["state"]));
+        our_counts.push(state::take_counts(&mut right["state"]));
         for field in varies {
             let field = if field == "etcd" { "state" } else { field };
             left[field] = "varies".into();
@@ -147,7 +149,12 @@ async fn case(id: String, scenario: &Value, form: Form) -> anyhow::Result<Case> 
         made.push(right);
     }
     let input = format!("{}\n{}", field(scenario, "title"), pretty(&scenario["state"]));
-    Ok(Case::json(id, input, &json!(expected), &json!(made)))
+    let mut cases = vec![Case::json(format!("{area}/{name}"), input.clone(), &json!(expected), &json!(made))];
+    if their_counts.iter().any(|counts| *counts != json!({})) {
+        let id = format!("{area}-counts/{name}");
+        cases.push(Case::json(id, input, &json!(their_counts), &json!(our_counts)));
+    }
+    Ok(cases)
 }
 
 /// Fields of a step that differed between runs of upstream.

@@ -8,8 +8,10 @@ use serde_json::Value;
 use super::super::text::field;
 
 /// Version and commit that upstream's tool reported.
-const THEIR_BUILD: [(&str, &str); 2] =
-    [("v3.34.0-0.dev-67-g87c15906f20c", "<version>"), ("87c15906f20c", "<commit>")];
+const THEIR_BUILD: [(&str, &str); 2] = [
+    ("v3.34.0-0.dev-67-g87c15906f20c", "<version>"),
+    ("87c15906f20c4ca1fda55af92295e7678b0cc0b2", "<commit>"),
+];
 
 /// What a run of ours makes that no other run makes.
 pub(super) struct Ours<'a> {
@@ -146,6 +148,9 @@ const REASONS: [&str; 6] = [
     "invalid selector: ",
 ];
 
+/// Stands where a name was taken out, and so ends the reason before it.
+const CUT: char = '\u{1}';
+
 /// The text without its reasons, and the reasons. The names of objects before single errors are reasons too.
 pub(super) fn without_words(text: &str) -> (String, Vec<String>) {
     let mut reasons = Vec::new();
@@ -155,8 +160,8 @@ pub(super) fn without_words(text: &str) -> (String, Vec<String>) {
     while let Some((at, lead)) = REASONS.iter().filter_map(|r| rest.find(r).map(|at| (at, *r))).min() {
         out.push_str(&rest[..at]);
         let after = &rest[at + lead.len()..];
-        let end = end_of_reason(lead, after, out.ends_with('['));
-        reasons.push(after[..end].trim_end().to_owned());
+        let end = end_of_reason(lead, after, out.trim_end_matches(CUT).ends_with('['));
+        reasons.push(after[..end].replace(CUT, "").trim_end().to_owned());
         out.push_str(match lead {
             lead if lead.starts_with("error with") => "error with <fields>",
             // An unknown field is told in place of the whole error.
@@ -168,7 +173,7 @@ pub(super) fn without_words(text: &str) -> (String, Vec<String>) {
         rest = &after[end..];
     }
     out.push_str(rest);
-    (out, reasons)
+    (out.replace(CUT, ""), reasons)
 }
 
 /// The text without `Kind(name): ` at the start of a single error in a list.
@@ -177,6 +182,7 @@ fn without_names(text: &str, names: &mut Vec<String>) -> String {
     let mut rest = text;
     while let Some((at, end)) = next_name(rest, &out) {
         out.push_str(&rest[..at]);
+        out.push(CUT);
         names.push(rest[at..end].trim_end_matches([':', ' ']).to_owned());
         rest = &rest[end..];
     }
@@ -187,7 +193,7 @@ fn without_names(text: &str, names: &mut Vec<String>) -> String {
 fn next_name(rest: &str, before: &str) -> Option<(usize, usize)> {
     let starts = rest.match_indices(|c: char| c.is_ascii_uppercase());
     for (at, _) in starts {
-        let lead = if at == 0 { before } else { &rest[..at] };
+        let lead = if at == 0 { before.trim_end_matches(CUT) } else { &rest[..at] };
         if !(lead.ends_with('[') || lead.ends_with(' ')) || lead.ends_with("on ") {
             continue;
         }
@@ -195,7 +201,7 @@ fn next_name(rest: &str, before: &str) -> Option<(usize, usize)> {
         let open = word.find('(')?;
         let len = word.find("): ")?;
         let is_kind = Kind::from_name(&word[..open]).is_some();
-        if is_kind && open < len && !word[..len].contains(char::is_whitespace) {
+        if is_kind && open < len && !word[..len].contains(['\n', ']']) {
             return Some((at, at + len + "): ".len()));
         }
     }
@@ -220,6 +226,8 @@ fn end_of_reason(lead: &str, text: &str, in_list: bool) -> usize {
     }
     let line = text.find('\n').unwrap_or(text.len());
     let next = text.find(") error with ").map_or(line, |at| at + 1).min(line);
+    let cut = text.find(CUT).map_or(line, |at| text[..at].trim_end().len());
+    let next = next.min(cut);
     if next < line {
         return next;
     }

@@ -236,6 +236,7 @@ fn host_interfaces<'w>(world: &'w World, meta: &Value) -> Vec<(SmolStr, &'w dp::
 }
 
 fn floating_ips(world: &World) -> Vec<FloatingIp> {
-    let pairs = world.workloads.values().flat_map(|endpoint| endpoint.nats.iter());
+    let served = world.workloads.values().filter(|_| world.params.floating_ips);
+    let pairs = served.flat_map(|endpoint| endpoint.nats.iter());
     pairs.map(|&(external, internal)| FloatingIp { external, internal }).collect()
 }

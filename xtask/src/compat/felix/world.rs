@@ -10,6 +10,7 @@ use calico_api::{AnyResource, Kind};
 use calico_calc::{CalcConfig, CalcGraph, EncapSettings, RouteSource};
 use calico_dpmsg as dp;
 use calico_felix::config::{Params, RawSettings, Source};
+use calico_model::names::DEFAULT_ALLOW_PROFILE;
 use calico_model::process::Processor;
 use calico_model::{
     Key, KvPair, Revision, SyncStatus, Update, UpdateType, Value as Stored, decode_value, processor_for,
@@ -61,15 +62,19 @@ pub(super) fn missing_part(dir: &Path, meta: &Value) -> anyhow::Result<Option<&'
         if document["spec"].get("qosControls").is_some() {
             return Ok(Some("limits of rate and number"));
         }
+        if field(&document["spec"], "interfacePrefix").split(',').any(|prefix| prefix == "tap") {
+            return Ok(Some("OpenStack"));
+        }
     }
     Ok(None)
 }
 
 impl World {
-    /// Reads the data set and everything that stands before its first step.
-    pub(super) fn start(dir: &Path, meta: &Value) -> anyhow::Result<Self> {
+    /// Reads the data set and everything that stands before its first step. Without `configured` Felix's settings
+    /// are the built-in ones.
+    pub(super) fn start(dir: &Path, meta: &Value, configured: bool) -> anyhow::Result<Self> {
         let documents = yaml(&read(&dir.join("state.yaml"))?)?;
-        let params = settings(&documents, meta)?;
+        let params = settings(if configured { &documents } else { &[] }, meta)?;
         let uses_vxlan = |document: &Value| {
             field(document, "kind") == "IPPool"
                 && !matches!(field(&document["spec"], "vxlanMode"), "" | "Never")
@@ -106,6 +111,12 @@ impl World {
             });
             world.object(&tier, false)?;
         }
+        // Stores have it without storing it.
+        let allow = json!({
+            "kind": "Profile", "apiVersion": "projectcalico.org/v3", "metadata": {"name": DEFAULT_ALLOW_PROFILE},
+            "spec": {"ingress": [{"action": "Allow"}], "egress": [{"action": "Allow"}]},
+        });
+        world.object(&allow, false)?;
         for document in &documents {
             world.object(document, false)?;
         }

@@ -113,7 +113,7 @@ impl Blocks {
         let size = 1u128 << (pool.version().bits() - len);
         (0..1u128 << (len - pool.prefix_len()).min(20))
             .filter_map(|i| Cidr::new(pool.nth(i * size)?, len))
-            .find(|block| !self.theirs.contains_key(block) && !self.ours.contains_key(block))
+            .find(|block| !self.theirs.contains_key(block))
     }
 }
 
@@ -159,9 +159,11 @@ fn translate(text: &str, rename: impl Fn(&str) -> Option<String>) -> String {
         out.push_str(&rest[..start]);
         let end = rest[start..].find(|c| !in_word(c)).map_or(rest.len(), |len| start + len);
         let word = &rest[start..end];
-        // A path is taken segment by segment.
         match rename(word) {
             Some(new) => out.push_str(&new),
+            // A larger network keeps its name.
+            None if Cidr::parse(word).is_ok() => out.push_str(word),
+            // A path is taken segment by segment.
             None => {
                 let parts: Vec<String> =
                     word.split('/').map(|part| rename(part).unwrap_or_else(|| part.to_owned())).collect();
@@ -207,6 +209,7 @@ mod tests {
             ("/x/ipv4/block/10.0.0.0-30", "/x/ipv4/block/10.0.0.8-30"),
             ("block '10.0.0.0/30' is not empty", "block '10.0.0.8/30' is not empty"),
             ("pools: [10.0.0.0/28]", "pools: [10.0.0.0/28]"),
+            ("cidr=10.0.0.8/29", "cidr=10.0.0.8/29"),
             ("fd00::2/126", "fd00::6/126"),
             ("ab.1", "ab.1"),
         ] {

@@ -155,9 +155,22 @@ pub(super) async fn call(run: &mut Run, op: &Value) -> anyhow::Result<(Value, Op
     })
 }
 
-/// The same result with lists sorted where their order means nothing.
+/// The same result with lists sorted where their order means nothing, and one spelling for what Go has two for.
 pub(super) fn ordered(mut result: Value) -> Value {
     if let Some(object) = result.as_object_mut() {
+        for family in ["v4", "v6"] {
+            for list in ["ips", "msgs"] {
+                if let Some(list) =
+                    object.get_mut(family).and_then(|got| got.get_mut(list)).filter(|l| l.is_null())
+                {
+                    *list = json!([]);
+                }
+            }
+        }
+        // Not set means enabled.
+        if let Some(persistence) = object.get_mut("KubeVirtVMAddressPersistence").filter(|v| v.is_null()) {
+            *persistence = "Enabled".into();
+        }
         for name in ["releasedOptions", "unallocated"] {
             if let Some(list) = object.get_mut(name).and_then(Value::as_array_mut) {
                 list.sort_by_key(Value::to_string);
@@ -175,6 +188,14 @@ pub(super) fn ordered(mut result: Value) -> Value {
                 block["cidr"] = "a block".into();
             }
         }
+    }
+    result
+}
+
+/// A result that is a list of addresses, sorted: it comes in the order of blocks, which depends on their names.
+pub(super) fn sorted_addresses(mut result: Value) -> Value {
+    if let Some(list) = result.as_array_mut().filter(|list| list.iter().all(Value::is_string)) {
+        list.sort_by_key(Value::to_string);
     }
     result
 }
@@ -312,8 +333,8 @@ fn family(got: Option<&Assignments>) -> Value {
     let Some(got) = got else { return Value::Null };
     let mut out = json!({
         "ipVersion": got.version.number(),
-        "ips": if got.ips.is_empty() { Value::Null } else { json!(texts(&got.ips)) },
-        "msgs": if got.messages.is_empty() { Value::Null } else { json!(got.messages) },
+        "ips": texts(&got.ips),
+        "msgs": got.messages,
         "numRequested": got.requested,
     });
     if let Some(text) = got.partial_fulfillment() {

@@ -20,6 +20,21 @@ pub(crate) fn texts(state: &Value) -> BTreeMap<String, String> {
     entries.map(|(path, value)| (path.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
+/// Takes the counts out of the handles of a state, as JSON by path.
+pub(crate) fn take_counts(state: &mut Value) -> Value {
+    let mut out = serde_json::Map::new();
+    for (path, handle) in state.as_object_mut().into_iter().flatten() {
+        if !path.contains("/ipam/v2/handle/") {
+            continue;
+        }
+        if let Some(counts) = handle.get_mut("block").filter(|counts| counts.is_object()) {
+            let blocks = counts.as_object().into_iter().flatten().map(|(block, _)| json!(block)).collect();
+            out.insert(path.clone(), std::mem::replace(counts, blocks));
+        }
+    }
+    out.into()
+}
+
 impl Sequences {
     /// The state as JSON, with numbers relative to the block's first one and times by a mark.
     pub(crate) fn comparable(&mut self, state: &BTreeMap<String, String>) -> Value {
