@@ -280,6 +280,8 @@ fn comparable(mut value: Value) -> Value {
 fn scrub(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            // The kernel tells a while later that both ends of a pair are up.
+            fields.remove("operstate");
             for (name, value) in fields.iter_mut() {
                 let varies = match name.as_str() {
                     "mac" | "address" => {
@@ -299,7 +301,7 @@ fn scrub(value: &mut Value) {
             let own = |item: &Value| {
                 field(item, "local").starts_with("fe80:") && !field(item, "local").contains("ecee:eeff")
             };
-            items.retain(|item| !own(item));
+            items.retain(|item| !own(item) && item != "NO-CARRIER" && item != "LOWER_UP");
             items.iter_mut().for_each(scrub);
             // Links, routes and neighbours come in the order in which they were made.
             if items.iter().all(|item| item.get("dev").is_some() || item.get("ifname").is_some()) {

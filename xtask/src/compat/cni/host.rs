@@ -14,9 +14,6 @@ use super::super::text::field;
 /// Longest wait for a call of the plugin.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Longest time until a link shows its final state.
-const SETTLED: Duration = Duration::from_secs(2);
-
 /// Folders of the real host that the plugin and `ip` write to.
 const OWN_FOLDERS: &str = "/run/netns /var/lib/calico /var/lib/cni /var/run/calico /var/log/calico";
 
@@ -123,15 +120,8 @@ impl Host {
                 names.iter().zip(values.lines()).map(|(name, value)| ((*name).to_owned(), value.into())),
             );
         }
-        // The kernel tells a while later that both ends of a pair are up.
-        let settling = Instant::now();
-        let mut links = links(&read("-d addr")?);
-        while links.to_string().contains("NO-CARRIER") && settling.elapsed() < SETTLED {
-            std::thread::yield_now();
-            links = self::links(&read("-d addr")?);
-        }
         Ok(json!({
-            "links": links,
+            "links": links(&read("-d addr")?),
             "routes4": keep(&read("-4 route show table main")?, &ROUTE),
             "routes6": keep(&read("-6 route show table main")?, &ROUTE),
             "neigh": keep(&read("neigh show nud permanent")?, &["dst", "dev", "lladdr", "state"]),

@@ -8,8 +8,10 @@ use serde_json::Value;
 use super::super::text::field;
 
 /// Version and commit that upstream's tool reported.
-const THEIR_BUILD: [(&str, &str); 2] =
-    [("v3.34.0-0.dev-67-g87c15906f20c", "<version>"), ("87c15906f20c", "<commit>")];
+const THEIR_BUILD: [(&str, &str); 2] = [
+    ("v3.34.0-0.dev-67-g87c15906f20c", "<version>"),
+    ("87c15906f20c4ca1fda55af92295e7678b0cc0b2", "<commit>"),
+];
 
 /// What a run of ours makes that no other run makes.
 pub(super) struct Ours<'a> {
@@ -199,7 +201,7 @@ fn next_name(rest: &str, before: &str) -> Option<(usize, usize)> {
         let open = word.find('(')?;
         let len = word.find("): ")?;
         let is_kind = Kind::from_name(&word[..open]).is_some();
-        if is_kind && open < len && !word[..len].contains(char::is_whitespace) {
+        if is_kind && open < len && !word[..len].contains(['\n', ']']) {
             return Some((at, at + len + "): ".len()));
         }
     }
