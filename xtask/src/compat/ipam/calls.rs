@@ -80,10 +80,7 @@ pub(super) async fn call(run: &mut Run, op: &Value) -> anyhow::Result<(Value, Op
             let address = run.blocks.address(field(op, "ip")).parse()?;
             match ipam.get_assignment(address).await {
                 Ok(found) => {
-                    let mut out = json!({});
-                    if let Some(handle) = &found.attribute.handle_id {
-                        out["handle_id"] = handle.as_str().into();
-                    }
+                    let mut out = json!({"handle_id": found.attribute.handle_id});
                     if !found.attribute.active_owner_attrs.is_empty() {
                         out["secondary"] = json!(found.attribute.active_owner_attrs);
                     }
